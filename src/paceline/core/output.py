@@ -1,0 +1,22 @@
+"""What the step loop hands up: new tokens of one sequence, and how it ended if it did."""
+
+from dataclasses import dataclass
+
+from paceline.core.plan import TokenLogprobs
+from paceline.core.request import FinishReason, RequestId
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceOutput:
+    """News of choice `choice_index` of a request. Tokens come in order, each exactly once, preempted or not.
+
+    `prompt_scores` continues the list of scored prompt positions (1, 2, ...). `finish_reason` comes once, last;
+    a stop token is the last of `tokens`. `num_cached_tokens`: prompt tokens taken from the prefix cache at first admission.
+    """
+
+    request_id: RequestId
+    choice_index: int
+    tokens: tuple[TokenLogprobs, ...]
+    prompt_scores: tuple[TokenLogprobs, ...]
+    finish_reason: FinishReason | None
+    num_cached_tokens: int

@@ -1,0 +1,1 @@
+"""Model specs, families, checkpoints and the one transformer."""
