@@ -167,7 +167,8 @@ class Scheduler:
             raise ContextLengthError(
                 f"the prompt has {num_prompt} tokens and max_tokens is {max_tokens}, "
                 f"{num_prompt + max_tokens} together; the effective context is {self.effective_context} tokens "
-                f"(model {self.limits.max_context}, KV pool {self.kv.pool_tokens}): shorten the prompt or lower max_tokens",
+                f"(model {self.limits.max_context}, KV pool {self.kv.pool_tokens}): "
+                "shorten the prompt or lower max_tokens",
                 "max_tokens" if num_prompt < self.effective_context else "prompt",
             )
 
