@@ -28,6 +28,7 @@ MAX_ENTRIES = 4_096
 MAX_TENSORS = 65_536
 MAX_ARRAY_ITEMS = 1 << 22
 MAX_KEY_BYTES = 65_535
+MAX_NAME_BYTES = 256
 MAX_STRING_BYTES = 1 << 24
 MAX_DIMENSIONS = 4
 MAX_DIMENSION = 1 << 40
@@ -199,7 +200,7 @@ class _Parser:
         return table
 
     def table_entry(self) -> _TableEntry:
-        name = self.string("a tensor name", MAX_KEY_BYTES)
+        name = self.string("a tensor name", MAX_NAME_BYTES)
         num_dimensions = self.u32(f"the dimensions of {name!r}")
         if not 1 <= num_dimensions <= MAX_DIMENSIONS:
             self.fail(f"tensor {name!r} has {num_dimensions} dimensions (1 to {MAX_DIMENSIONS} are possible)")
