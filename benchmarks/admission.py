@@ -13,7 +13,6 @@ import statistics
 
 from paceline.config import EngineConfig
 
-from paceline.core.output import SequenceOutput
 from paceline.core.policy import Forecast, LearnedReserve, Reserve
 from paceline.core.sequence import Sequence
 from paceline.engine.engine import Engine
@@ -46,26 +45,6 @@ class MaxForecast:
         return float(self._num_blocks)
 
 
-class WatchedEngine:
-    """An engine whose KV use is noted at each step taken while somebody waits."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.limits, self.submit, self.finish, self.has_work = (
-            engine.limits,
-            engine.submit,
-            engine.finish,
-        )
-        engine.has_work
-        self.usage: list[float] = []
-        self._engine = engine
-
-    def step(self) -> list[SequenceOutput]:
-        outputs, gauges = self._engine.step(), self._engine.gauges()
-        if gauges.num_waiting:
-            self.usage.append(gauges.num_blocks_in_use / gauges.num_blocks_total)
-        return outputs
-
-
 def workload(engine: Engine, num_requests: int, seed: int) -> list[Stream]:
     rng = random.Random(seed)
     streams = []
@@ -82,15 +61,21 @@ def measure(reserve: Reserve, num_requests: int, seed: int) -> dict[str, float]:
         kv_memory_bytes=POOL_TOKENS * token_bytes, max_num_seqs=128, max_model_len=1024, num_threads=2
     )
     engine = load_engine(config, reserve)
-    watched = WatchedEngine(engine)
+    usage: list[float] = []
+
+    def note_usage() -> None:
+        gauges = engine.gauges()
+        if gauges.num_waiting:
+            usage.append(gauges.num_blocks_in_use / gauges.num_blocks_total)
+
     streams = workload(engine, num_requests, seed)
-    wall_s = run_streams(watched, streams)
+    wall_s = run_streams(engine, streams, after_step=note_usage)
     outputs = sum(len(stream.token_times_s) for stream in streams)
     computed = sum(len(stream.prompt) for stream in streams) + outputs
     recomputed = engine.scheduler.num_recomputed_tokens
     return {
         "tokens_per_s": outputs / wall_s,
-        "kv_use": statistics.mean(watched.usage),
+        "kv_use": statistics.mean(usage),
         "recomputed": recomputed / (computed + recomputed),
         "preemptions": engine.scheduler.num_preemptions,
     }

@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from paceline.core.request import Request, RequestId, SamplingParams, StopRule, token_array
@@ -30,7 +31,9 @@ def random_prompt(rng: random.Random, engine: Engine, num_tokens: int) -> list[i
     return [rng.randrange(10, engine.limits.vocab_size) for _ in range(num_tokens)]
 
 
-def run_streams(engine: Engine, streams: list[Stream], first_id: int = 0) -> float:
+def run_streams(
+    engine: Engine, streams: list[Stream], first_id: int = 0, after_step: Callable[[], None] = lambda: None
+) -> float:
     """Submit all at once, run to the end; the wall time."""
     start_s = time.perf_counter()
     for index, stream in enumerate(streams):
@@ -46,6 +49,7 @@ def run_streams(engine: Engine, streams: list[Stream], first_id: int = 0) -> flo
     while engine.has_work():
         outputs = engine.step()
         now_s = time.perf_counter()
+        after_step()
         for output in outputs:
             stream = streams[output.request_id - first_id]
             stream.num_cached_tokens = output.num_cached_tokens
