@@ -44,6 +44,15 @@ struct QuantizeArgs {
   QuantizedRows out;
 };
 int64_t quantize_tiles(const QuantizeArgs& args);
+// Groups whose largest magnitude is below this are zeros: 127 / magnitude would overflow.
+constexpr float kSmallestMagnitude = 0x1p-100f;
+
+// Half-open ranges.
+struct Range {
+  int64_t begin, end;
+};
+// The rows of a tile.
+Range quantize_rows(const QuantizeArgs& args, int64_t tile);
 
 struct LinearArgs {
   const PackedWeight* weight;  // [N, K]
@@ -54,6 +63,13 @@ struct LinearArgs {
   float* y;                    // [T, N]
 };
 int64_t linear_tiles(const LinearArgs& args);
+
+// Rows of a tile, at most.
+constexpr int64_t kTileRows = 256;
+struct LinearTile {
+  Range rows, panels;
+};
+LinearTile linear_tile(const LinearArgs& args, int64_t tile);
 
 namespace portable {
 void quantize(const QuantizeArgs& args, int64_t tile, int thread);

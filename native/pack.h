@@ -53,8 +53,13 @@ int64_t source_row_bytes(SourceKind kind, int64_t depth);
 // Returns nullptr, or why there is none (mixed float and quantized parts, a depth that is not whole blocks).
 const char* plan_weight(const WeightPart* parts, int64_t num_parts, int64_t depth, PackedWeight* weight);
 
-// Size of `data`.
+// Sizes of the layout: `data`, a panel, a record, and the values of a record (the two last for INT8 and
+// INT4).
 size_t packed_bytes(const PackedWeight& weight);
+int64_t num_panels(const PackedWeight& weight);
+int64_t panel_bytes(const PackedWeight& weight);
+int64_t record_bytes(const PackedWeight& weight);
+int64_t value_bytes(const PackedWeight& weight);
 
 // Writes `data` (which must be writable here) of a planned weight. A tile is a run of panels.
 struct PackArgs {
