@@ -18,6 +18,7 @@ namespace paceline {
 enum class KvFormat : int32_t { kFloat32 = 0, kBfloat16 = 1 };
 
 constexpr int64_t kGroupKeys = 16;  // block_size is a multiple of it
+constexpr int64_t kMaxHeadWidth = 512;
 
 struct KvPool {
   // kv_pool_bytes bytes, 64-byte aligned, zeroed by the owner before first use: attention multiplies unused V
@@ -28,7 +29,7 @@ struct KvPool {
   int64_t num_blocks;
   int64_t block_size;  // multiple of 16
   int64_t num_kv_heads;
-  int64_t head_width;  // E, even
+  int64_t head_width;  // E, even, at most kMaxHeadWidth
 };
 
 size_t kv_pool_bytes(const KvPool& pool);
