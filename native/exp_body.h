@@ -7,8 +7,9 @@
 namespace paceline {
 namespace {
 
-// Relative error below 2e-7 for x in [-87, 88]; outside, the value at the nearer end. x = n ln 2 + r with |r| <= ln 2 /
-// 2, the Taylor polynomial of degree 7 in r, times 2^n. The two parts of ln 2 keep n * ln 2 exact (Cody & Waite 1980).
+// Relative error below 2e-7 for x in [-87, 88]; outside, the value at the nearer end. x = n ln 2 + r with |r|
+// <= ln 2 / 2, the Taylor polynomial of degree 7 in r, times 2^n. The two parts of ln 2 keep n * ln 2 exact
+// (Cody & Waite 1980).
 inline float exp_clamped(float x) {
   constexpr float kLog2E = 1.44269504f, kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits

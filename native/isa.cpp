@@ -9,12 +9,15 @@
 namespace paceline {
 namespace {
 
-#define PACELINE_KERNELS(set)                                                                     \
-  {                                                                                               \
-    #set, run_tile<NormArgs, set::norm>, run_tile<GatedArgs, set::gated>,                         \
-        run_tile<QuantizeArgs, set::quantize>, run_tile<LinearArgs, set::linear>,                 \
-        run_tile<RotaryStoreArgs, set::rotary_store>, run_tile<AttendArgs, set::attend>, &set::softmax \
-  }
+#define PACELINE_KERNELS(set)                    \
+  {#set,                                         \
+   run_tile<NormArgs, set::norm>,                \
+   run_tile<GatedArgs, set::gated>,              \
+   run_tile<QuantizeArgs, set::quantize>,        \
+   run_tile<LinearArgs, set::linear>,            \
+   run_tile<RotaryStoreArgs, set::rotary_store>, \
+   run_tile<AttendArgs, set::attend>,            \
+   &set::softmax}
 
 const InstructionSet kPortable = PACELINE_KERNELS(portable);
 

@@ -9,8 +9,8 @@
 
 namespace paceline {
 
-// Page-aligned, zeroed when first touched (so that an unused part costs nothing), in huge pages where the system has
-// them.
+// Page-aligned, zeroed when first touched (so that an unused part costs nothing), in huge pages where the
+// system has them.
 class Memory {
  public:
   Memory() = default;

@@ -14,11 +14,12 @@ float penalized(float logit, uint32_t mark, const Penalties& penalties) {
 
 }  // namespace
 
-void apply_penalties(const Penalties& penalties, const int32_t* history, int64_t num_known, int64_t num_prompt,
-                     int64_t vocab_size, uint32_t* marks, float* logits) {
+void apply_penalties(const Penalties& penalties, const int32_t* history, int64_t num_known,
+                     int64_t num_prompt, int64_t vocab_size, uint32_t* marks, float* logits) {
   const auto in_vocabulary = [vocab_size](int32_t token) { return token >= 0 && token < vocab_size; };
   for (int64_t i = 0; i < num_known; ++i)
-    if (in_vocabulary(history[i])) marks[history[i]] = (marks[history[i]] | kSeen) + (i >= num_prompt ? 1 : 0);
+    if (in_vocabulary(history[i]))
+      marks[history[i]] = (marks[history[i]] | kSeen) + (i >= num_prompt ? 1 : 0);
   for (int64_t i = 0; i < num_known; ++i) {
     const int32_t token = history[i];
     if (!in_vocabulary(token) || marks[token] == 0) continue;

@@ -1,11 +1,13 @@
-// Random numbers that are a function of their counter: a draw depends on (seed, position) and on nothing else.
+// Random numbers that are a function of their counter: a draw depends on (seed, position) and on nothing
+// else.
 #pragma once
 
 #include <cstdint>
 
 namespace paceline {
 
-// Uniform in [0, 1), 53 bits: Philox4x32-10 with the seed as key and the position as counter (Salmon et al. 2011).
+// Uniform in [0, 1), 53 bits: Philox4x32-10 with the seed as key and the position as counter (Salmon et al.
+// 2011).
 inline double uniform(uint64_t seed, uint64_t position) {
   uint32_t key0 = static_cast<uint32_t>(seed), key1 = static_cast<uint32_t>(seed >> 32);
   uint32_t c0 = static_cast<uint32_t>(position), c1 = static_cast<uint32_t>(position >> 32), c2 = 0, c3 = 0;

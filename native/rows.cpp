@@ -20,7 +20,8 @@ void embed(const EmbedArgs& args, int64_t tile, int) {
 void take_rows(const TakeRowsArgs& args, int64_t tile, int) {
   const RowTiles tiles{args.rows, args.width};
   for (int64_t row = tiles.begin(tile); row < tiles.end(tile); ++row)
-    std::memcpy(args.y + row * args.width, args.x + args.indices[row] * args.width, args.width * sizeof(float));
+    std::memcpy(args.y + row * args.width, args.x + args.indices[row] * args.width,
+                args.width * sizeof(float));
 }
 
 }  // namespace paceline

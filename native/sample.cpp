@@ -34,7 +34,8 @@ int64_t padded(int64_t vocab_size) { return (vocab_size + 15) / 16 * 16; }
 Scratch thread_scratch(const SampleArgs& args, int thread) {
   auto* at = reinterpret_cast<float*>(args.scratch + thread * args.scratch_stride);
   const int64_t size = padded(args.vocab_size);
-  return {at, at + size, reinterpret_cast<uint32_t*>(at + 2 * size), reinterpret_cast<Candidate*>(at + 3 * size)};
+  return {at, at + size, reinterpret_cast<uint32_t*>(at + 2 * size),
+          reinterpret_cast<Candidate*>(at + 3 * size)};
 }
 
 struct Row {
@@ -88,7 +89,8 @@ const float* adjusted(const Row& row) {
   if (!adjusts(row, penalties)) return row.raw;
   float* logits = row.scratch.logits;
   std::memcpy(logits, row.raw, row.vocab_size() * sizeof(float));
-  for (int32_t b = rows.bias_starts[i]; b < rows.bias_starts[i + 1]; ++b) logits[rows.bias_ids[b]] += rows.bias_values[b];
+  for (int32_t b = rows.bias_starts[i]; b < rows.bias_starts[i + 1]; ++b)
+    logits[rows.bias_ids[b]] += rows.bias_values[b];
   if (any(penalties))
     apply_penalties(penalties, rows.histories + rows.slots[i] * rows.history_stride, rows.num_known[i],
                     rows.num_prompt[i], row.vocab_size(), row.scratch.marks, logits);
@@ -131,10 +133,11 @@ int32_t draw_any(const Row& row, const float* logits, float max, float scale) {
   return last;  // rounding used the last weight up
 }
 
-// Candidates that may be in the nucleus, best first. Tokens lighter than (1 - top_p) / V of the total weigh less than
-// 1 - top_p together, so the nucleus is among the others.
+// Candidates that may be in the nucleus, best first. Tokens lighter than (1 - top_p) / V of the total weigh
+// less than 1 - top_p together, so the nucleus is among the others.
 int64_t nucleus_candidates(const Row& row, const float* logits, float max, float scale, double threshold) {
-  const float lightest = max + static_cast<float>(std::log(std::max(threshold, 1e-37))) / scale - 1e-3f / scale;
+  const float lightest =
+      max + static_cast<float>(std::log(std::max(threshold, 1e-37))) / scale - 1e-3f / scale;
   Candidate* out = row.scratch.candidates;
   int64_t size = 0;
   for (int64_t id = 0;; ++id) {
@@ -146,7 +149,8 @@ int64_t nucleus_candidates(const Row& row, const float* logits, float max, float
   return size;
 }
 
-// Cuts sorted candidates to the shortest head that weighs top_p of `total`, then to those of min_p of the heaviest.
+// Cuts sorted candidates to the shortest head that weighs top_p of `total`, then to those of min_p of the
+// heaviest.
 int64_t cut(const Row& row, const float* weights, int64_t count, double total) {
   const double wanted = static_cast<double>(row.rows().top_p[row.index]) * total;
   const float least = row.rows().min_p[row.index] * weights[0];
@@ -201,16 +205,19 @@ size_t sample_scratch_bytes(int64_t vocab_size) {
 }
 
 void sample(const SampleArgs& args, int64_t tile, int thread) {
-  const Row row{args, args.first_row + tile, args.logits + tile * args.vocab_size, thread_scratch(args, thread)};
+  const Row row{args, args.first_row + tile, args.logits + tile * args.vocab_size,
+                thread_scratch(args, thread)};
   const SampleRows& rows = *args.rows;
   const int64_t i = row.index;
   const float max = args.softmax->maximum(row.raw, args.vocab_size);
-  const double log_sum = max == -kInfinity ? 0.0 : std::log(args.softmax->sum_exp(row.raw, args.vocab_size, max, 1.0f));
+  const double log_sum =
+      max == -kInfinity ? 0.0 : std::log(args.softmax->sum_exp(row.raw, args.vocab_size, max, 1.0f));
   const int32_t token = choose(row, max);
   rows.tokens[i] = token;
   rows.logprobs[i] = logprob(row.raw[token], max, log_sum);
   if (rows.num_top[i] == 0) return;
-  const int64_t count = best(row, row.raw, std::min<int64_t>(rows.num_top[i], args.vocab_size), row.scratch.candidates);
+  const int64_t count =
+      best(row, row.raw, std::min<int64_t>(rows.num_top[i], args.vocab_size), row.scratch.candidates);
   for (int64_t c = 0; c < count; ++c) {
     rows.top_ids[i * rows.top_stride + c] = row.scratch.candidates[c].token;
     rows.top_logprobs[i * rows.top_stride + c] = logprob(row.scratch.candidates[c].logit, max, log_sum);

@@ -1,8 +1,8 @@
-// The passes over a row of logits that a sampler needs, one version an instruction set. NaN counts as -infinity and
-// +infinity as the largest float, so that broken logits give a defined token and never a crash.
+// The passes over a row of logits that a sampler needs, one version an instruction set. NaN counts as
+// -infinity and +infinity as the largest float, so that broken logits give a defined token and never a crash.
 //
-// Exactness: sums run in float32 over 16 lanes within blocks of kSoftmaxBlock, and in float64 over blocks. Traffic: the
-// row once a pass, from the caches.
+// Exactness: sums run in float32 over 16 lanes within blocks of kSoftmaxBlock, and in float64 over blocks.
+// Traffic: the row once a pass, from the caches.
 #pragma once
 
 #include <cstdint>

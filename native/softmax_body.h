@@ -1,4 +1,5 @@
-// The passes of softmax.h, written once and compiled for each instruction set: the compiler vectorizes the loops.
+// The passes of softmax.h, written once and compiled for each instruction set: the compiler vectorizes the
+// loops.
 #pragma once
 
 #include <cfloat>
@@ -25,8 +26,10 @@ inline float maximum(const float* x, int64_t n) {
   for (float& lane : lanes) lane = -__builtin_inff();
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes)
-    for (int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] = x[i + lane] > lanes[lane] ? x[i + lane] : lanes[lane];
-  for (int64_t lane = 0; i + lane < n; ++lane) lanes[lane] = x[i + lane] > lanes[lane] ? x[i + lane] : lanes[lane];
+    for (int64_t lane = 0; lane < kLanes; ++lane)
+      lanes[lane] = x[i + lane] > lanes[lane] ? x[i + lane] : lanes[lane];
+  for (int64_t lane = 0; i + lane < n; ++lane)
+    lanes[lane] = x[i + lane] > lanes[lane] ? x[i + lane] : lanes[lane];
   float max = lanes[0];
   for (float lane : lanes) max = lane > max ? lane : max;
   return defined(max);

@@ -4,8 +4,8 @@ namespace paceline {
 namespace {
 
 constexpr uint64_t kClaims = 0xffffffffu;
-// A ticket with as many claims has no tile left; from kEnded on the whole list is done. The counts between leave room
-// for threads that ask in vain.
+// A ticket with as many claims has no tile left; from kEnded on the whole list is done. The counts between
+// leave room for threads that ask in vain.
 constexpr uint64_t kExhausted = uint64_t{1} << 30;
 constexpr uint64_t kEnded = uint64_t{1} << 31;
 // About 15 microseconds: longer than the barriers of a decode step, shorter than a time slice is worth.
@@ -26,7 +26,8 @@ uint64_t next_ticket(uint64_t ticket, uint64_t claims) { return (task_number(tic
 }  // namespace
 
 ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads), ticket_(kEnded) {
-  for (int thread = 1; thread < num_threads; ++thread) workers_.emplace_back([this, thread] { serve(thread); });
+  for (int thread = 1; thread < num_threads; ++thread)
+    workers_.emplace_back([this, thread] { serve(thread); });
 }
 
 ThreadPool::~ThreadPool() {

@@ -1,8 +1,8 @@
 // The thread pool: runs lists of tasks, each a number of tiles, with a barrier after each task.
 //
-// Tiles are claimed one by one and a task ends when its tiles are done, whoever did them. So a thread that the
-// system took off its core costs at most the tile it holds: the others go on without it. A thread with nothing to
-// claim spins a few microseconds, then parks, which frees its core for whoever holds the last tile
+// Tiles are claimed one by one and a task ends when its tiles are done, whoever did them. So a thread that
+// the system took off its core costs at most the tile it holds: the others go on without it. A thread with
+// nothing to claim spins a few microseconds, then parks, which frees its core for whoever holds the last tile
 // (benchmarks/kernels/contention.cpp measures the alternatives).
 #pragma once
 
@@ -33,8 +33,8 @@ class ThreadPool {
 
   int num_threads() const { return num_threads_; }
 
-  // Runs the tasks in order; what a task wrote is seen by all tiles of the next. Returns when all are done. Callers
-  // from several threads take turns.
+  // Runs the tasks in order; what a task wrote is seen by all tiles of the next. Returns when all are done.
+  // Callers from several threads take turns.
   void run(const Task* tasks, int64_t num_tasks);
 
  private:
@@ -48,13 +48,14 @@ class ThreadPool {
   std::mutex run_mutex_;
   std::vector<std::thread> workers_;
 
-  // The current task and the end of the list. Written only while no tile is claimed, read only by holders of one.
+  // The current task and the end of the list. Written only while no tile is claimed, read only by holders of
+  // one.
   const Task* task_ = nullptr;
   const Task* end_ = nullptr;
   std::atomic<bool> stopping_{false};
 
-  // Bits 32..63: number of the task (it only grows). Bits 0..31: tiles claimed, counted up to kExhausted. One word, so
-  // that a claim can't be of another task than the thread thinks.
+  // Bits 32..63: number of the task (it only grows). Bits 0..31: tiles claimed, counted up to kExhausted. One
+  // word, so that a claim can't be of another task than the thread thinks.
   alignas(64) std::atomic<uint64_t> ticket_;
   alignas(64) std::atomic<int64_t> tiles_left_{0};
   // Moves with every new task; parked threads wait on it.

@@ -40,16 +40,17 @@ void burn(int64_t iterations) {
 constexpr uint64_t kTilesPerTask = 16;
 constexpr int kSpins = 1000;
 
-// Static: thread t computes tiles t, t + threads, ... and all threads must arrive. Stolen: tiles are claimed one by one
-// and all tiles must be done, whoever did them, so that a thread that is away is not missed.
+// Static: thread t computes tiles t, t + threads, ... and all threads must arrive. Stolen: tiles are claimed
+// one by one and all tiles must be done, whoever did them, so that a thread that is away is not missed.
 struct Pool {
   Wait wait;
   Tiles tiles;
   int num_threads;
   uint32_t num_tasks;
   int64_t iterations_per_tile;
-  alignas(64) std::atomic<uint64_t> ticket{0};  // task << 32 | next tile; one word, so that a claim is of this task
-  alignas(64) std::atomic<uint32_t> done{0};    // tiles, or threads if static
+  alignas(64) std::atomic<uint64_t> ticket{
+      0};  // task << 32 | next tile; one word, so that a claim is of this task
+  alignas(64) std::atomic<uint32_t> done{0};  // tiles, or threads if static
   alignas(64) std::atomic<uint32_t> wakeups{0};
   std::atomic<uint32_t> sleepers{0};
 
@@ -112,13 +113,18 @@ double step_seconds(Wait wait, Tiles tiles, int num_threads, int64_t iterations,
   return elapsed;
 }
 
-// The company: 64 streams of 25 events a second over a socket to a reader, with `event_us` of CPU spent on each event.
+// The company: 64 streams of 25 events a second over a socket to a reader, with `event_us` of CPU spent on
+// each event.
 pid_t start_streamer(double event_us, double iterations_per_us) {
   pid_t pid = fork();
   if (pid != 0) return pid;
   int ends[2];
   socketpair(AF_UNIX, SOCK_STREAM, 0, ends);
-  std::thread([fd = ends[1]] { char buffer[4096]; while (read(fd, buffer, sizeof buffer) > 0) {} }).detach();
+  std::thread([fd = ends[1]] {
+    char buffer[4096];
+    while (read(fd, buffer, sizeof buffer) > 0) {
+    }
+  }).detach();
   char event[200] = {};
   for (auto next = Clock::now();; next += std::chrono::milliseconds(40)) {
     std::this_thread::sleep_until(next);
@@ -160,13 +166,17 @@ int main() {
             uint32_t tasks = uint32_t(30000 / task_us);  // a step of 30 ms on two threads
             int64_t iterations = int64_t(task_us * per_us * 2 / kTilesPerTask);
             std::vector<double> ratios;
-            for (int i = 0; i < 7; ++i) ratios.push_back(step_seconds(wait, tiles, threads, iterations, tasks) / 30e-3);
+            for (int i = 0; i < 7; ++i)
+              ratios.push_back(step_seconds(wait, tiles, threads, iterations, tasks) / 30e-3);
             std::sort(ratios.begin(), ratios.end());
             const char* waits[] = {"spin", "yield", "park"};
             std::printf("%-7s %-7s %d  %6.0f  %-12s  %6.2f %6.2f %6.2f\n", waits[int(wait)],
-                        tiles == Tiles::kStatic ? "static" : "stolen", threads, task_us, names[company], ratios[0],
-                        ratios[3], ratios[6]);
+                        tiles == Tiles::kStatic ? "static" : "stolen", threads, task_us, names[company],
+                        ratios[0], ratios[3], ratios[6]);
           }
-    if (child > 0) { kill(child, SIGKILL); waitpid(child, nullptr, 0); }
+    if (child > 0) {
+      kill(child, SIGKILL);
+      waitpid(child, nullptr, 0);
+    }
   }
 }
