@@ -32,7 +32,7 @@ def parameters(function: Function) -> list[ast.arg]:
     arguments = function.args
     every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
     every += [extra for extra in (arguments.vararg, arguments.kwarg) if extra is not None]
-    return [argument for argument in every if argument.arg not in ("self", "cls")]
+    return [argument for argument in every if argument.arg.lstrip("_") not in ("self", "cls")]
 
 
 def file_size(source: Source) -> Iterator[str]:
@@ -59,7 +59,7 @@ def module_docstring(source: Source) -> Iterator[str]:
 
 
 def header_comment(source: Source) -> Iterator[str]:
-    """So does a native file."""
+    """So does a native header."""
     if not source.text.startswith(("//", "/*")):
         yield f"{source.name}: does not open with a comment that says what it owns"
 

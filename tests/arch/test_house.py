@@ -14,6 +14,7 @@ SIZE_EXCEPTIONS: tuple[tuple[str, str], ...] = ()
 MAX_SIZE_EXCEPTIONS = 3
 
 ALL_PYTHON = PACKAGE_SOURCES + OTHER_SOURCES
+NATIVE_HEADERS = tuple(source for source in NATIVE_SOURCES if source.name.endswith(".h"))
 EVERYTHING = ALL_PYTHON + NATIVE_SOURCES
 RULES: tuple[tuple[Rule, tuple[Source, ...]], ...] = (
     (import_rules.room_imports, PACKAGE_SOURCES),
@@ -23,7 +24,7 @@ RULES: tuple[tuple[Rule, tuple[Source, ...]], ...] = (
     (import_rules.dynamic_imports, PACKAGE_SOURCES),
     (import_rules.nanobind_includes, NATIVE_SOURCES),
     (habit_rules.module_docstring, ALL_PYTHON),
-    (habit_rules.header_comment, NATIVE_SOURCES),
+    (habit_rules.header_comment, NATIVE_HEADERS),
     (habit_rules.unfinished, EVERYTHING),
     (habit_rules.annotations, PACKAGE_SOURCES),
     (habit_rules.global_statements, PACKAGE_SOURCES),
