@@ -121,6 +121,7 @@ class World:
         self.endings: dict[ChoiceKey, FinishReason] = {}
         self._prefixes = PrefixOracle()
         self._planned: list[tuple[Sequence, RowStep]] = []
+        self._sequences: list[Sequence] = []
         self._num_requests = 0
         self._was_full = False
 
@@ -137,6 +138,7 @@ class World:
             self.events["refuse"] += 1
             return None
         self.scheduler.submit(request)
+        self._sequences += self.scheduler.requests[request.request_id]
         self.events["fork"] += ask.num_sequences > 1
         for choice_index in range(ask.num_sequences):
             key = request.request_id, choice_index
@@ -233,7 +235,16 @@ class World:
         assert len(self.endings) == len(self.expected), "a sequence never ended"
         assert self.scheduler.kv.pool.num_in_use == 0, "blocks are held by nobody"
         assert not self.scheduler._pending._leaders, "a leader is left over"
+        self._check_work_done()
         return num_steps
+
+    def _check_work_done(self) -> None:
+        """Nothing is computed but what each choice needed beyond its first cache hit, and what preemption repeated."""
+        if {FinishReason.CANCELLED, FinishReason.ERROR} & set(self.endings.values()) or self.events["finish"]:
+            return
+        needed = sum(sequence.num_computed - (sequence.num_cached or 0) for sequence in self._sequences)
+        num_computed, num_repeated = self.executor.num_computed_tokens, self.scheduler.num_recomputed_tokens
+        assert num_computed == needed + num_repeated, f"{num_computed} computed, {needed} needed, {num_repeated} again"
 
     def _check_rows(self, plan: StepPlan) -> None:
         assert 1 <= plan.num_tokens <= self.config.max_step_tokens, f"{plan.num_tokens} tokens break the budget"

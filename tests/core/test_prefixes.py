@@ -24,7 +24,7 @@ def test_thirty_two_prompts_with_one_prefix_compute_it_once(budget: int) -> None
     for number in range(32):
         suffix = [1_000 + number * 32 + index for index in range(32)]
         scheduler.submit(Request(RequestId(number), token_array(prefix + suffix), StopRule(max_tokens=1)))
-    cached = {}
+    cached: dict[RequestId, int] = {}
     while scheduler.has_work():
         cached |= {output.request_id: output.num_cached_tokens for output in loop.step() if output.finish_reason}
     assert executor.num_computed_tokens <= 1_000 + 32 * 32 + 32 * block_size

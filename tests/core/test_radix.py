@@ -72,7 +72,7 @@ def test_the_least_recently_used_leaf_is_evicted_first(order: list[int], touched
     lease = kv.open(kv.match(b"", token_array([touched, touched, 9]), 2)).lease
     kv.close(lease, token_array([touched, touched, 9]), 2)
     expected = [text for text in order if text != touched] + [touched]
-    newcomer, evicted = kv.open(kv.match(b"", token_array([7]), 0)).lease, []
+    newcomer, evicted = kv.open(kv.match(b"", token_array([7]), 0)).lease, list[int]()
     present = set(order)
     for num_blocks in range(1, 7):
         assert kv.grow(newcomer, 2 * num_blocks)

@@ -167,7 +167,8 @@ class Scheduler:
             raise ContextLengthError(
                 f"the prompt has {num_prompt} tokens and max_tokens is {max_tokens}, "
                 f"{num_prompt + max_tokens} together; the effective context is {self.effective_context} tokens "
-                f"(model {self.limits.max_context}, KV pool {self.kv.pool_tokens}): shorten the prompt or lower max_tokens",
+                f"(model {self.limits.max_context}, KV pool {self.kv.pool_tokens}): "
+                "shorten the prompt or lower max_tokens",
                 "max_tokens" if num_prompt < self.effective_context else "prompt",
             )
 
@@ -209,7 +210,7 @@ class Scheduler:
         self.num_preemptions += 1
         victim.num_preemptions += 1
         self._leave_row(victim)
-        victim.state, victim.num_computed = State.WAITING, 0
+        victim.state, victim.num_lost, victim.num_computed = State.WAITING, victim.num_computed, 0
         self._waiting.push(victim)
 
     def _admit(self, draft: Draft) -> None:
@@ -253,7 +254,7 @@ class Scheduler:
         if sequence.num_cached is None:
             sequence.num_cached = opening.num_cached_tokens
         else:
-            self.num_recomputed_tokens += sequence.debt - 1
+            self.num_recomputed_tokens += sequence.num_lost - opening.num_cached_tokens
         row = heappop(self._free_rows)
         sequence.row, sequence.state = row, State.RUNNING
         sequence.last_served_step = self.step_index
