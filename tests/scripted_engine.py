@@ -2,9 +2,11 @@
 
 Each sequence emits `script`, over and over, one token a step, choice i starting at its i-th token. Stop tokens,
 max_tokens, min_tokens, cancellation and prompt scores work as in a real engine; the logprob of a token is a function of
-its id. A prompt that starts with a token of `faults` makes the process misbehave as named there.
+its id. A prompt that starts with a token of `faults` makes the process misbehave as named there. `journal` is a file that gets a line a step: the number of running
+sequences, and of those whose cancellation it reports.
 """
 
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -29,6 +31,11 @@ def build(config: Mapping[str, Any]) -> "ScriptedEngine":
     return ScriptedEngine(**options)
 
 
+def build_from_environment(config: Mapping[str, Any]) -> "ScriptedEngine":
+    """The factory for a whole server: its command line has no place for a script."""
+    return build(json.loads(os.environ["SCRIPTED_ENGINE"]))
+
+
 @dataclass
 class Running:
     """One sequence on its way."""
@@ -48,6 +55,7 @@ class ScriptedEngine:
     context: int = 4096
     max_queued: int = 1024
     faults: dict[str, str] = field(default_factory=dict)
+    journal: str | None = None
     num_steps: int = 0
     running: list[Running] = field(default_factory=list)
     cancelled: list[Running] = field(default_factory=list)
@@ -82,6 +90,9 @@ class ScriptedEngine:
     def step(self) -> list[SequenceOutput]:
         time.sleep(self.step_s)
         self.num_steps += 1
+        if self.journal:
+            with open(self.journal, "a") as file:
+                file.write(f"{len(self.running)} {len(self.cancelled)}\n")
         outputs = [output(r, (), (), FinishReason.CANCELLED) for r in self.cancelled]
         self.cancelled = []
         outputs += [self.advance(running) for running in self.running]

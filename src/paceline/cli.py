@@ -1,4 +1,4 @@
-"""The command `paceline`. Turns flags into a config, starts the engine process first and imports the server meanwhile."""
+"""The command `paceline`: flags become a config, a server starts. Imports little, so that it starts fast."""
 
 import sys
 from typing import Annotated

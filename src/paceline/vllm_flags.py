@@ -65,7 +65,7 @@ FOREIGN_FLAGS = {
 
 
 def answer_foreign_flags(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Take the foreign flags out of a command line: (what remains, one note for each). Raises ConfigError for stoppers."""
+    """Take the foreign flags out of a command line: (what remains, a note for each). Raises ConfigError for some."""
     remaining: list[str] = []
     notes: list[str] = []
     queue = list(arguments)

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -71,9 +71,9 @@ def test_outputs_arrive_in_order_and_end_once() -> None:
 
 
 def test_a_request_crosses_the_wire_unchanged() -> None:
-    from paceline.engine.messages import Command, Submit
-
     import msgspec
+
+    from paceline.engine.messages import Command, Submit
 
     original = Request(
         request_id=2**40,

@@ -1,6 +1,5 @@
 """What both routes share of a request: how to sample, when to end, what to report. Values checked, null resolved."""
 
-import secrets
 from dataclasses import dataclass
 
 from paceline.core.request import SEED_MASK, SamplingParams
@@ -23,11 +22,13 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """A valid request but for its prompt. `sampling` lacks only what depends on the model's end tokens."""
+    """A valid request but for its prompt. `sampling` lacks the seed (None: one is drawn) and the end tokens."""
 
+    seed: int | None
     sampling: SamplingParams
     ending: Ending
     num_choices: int
+    num_prompt_logprobs: int | None
     is_streamed: bool
     includes_usage: bool
     skips_special_tokens: bool
@@ -46,9 +47,11 @@ def parse_options(body: Body, vocab_size: int, num_logprobs: int | None) -> Opti
     priority = body.priority or 0
     check_range(priority, -limits.MAX_INT32, limits.MAX_INT32, "priority")
     return Options(
+        seed=parse_seed(body.seed),
         sampling=parse_sampling(body, vocab_size, num_logprobs),
         ending=parse_ending(body, vocab_size),
         num_choices=num_choices,
+        num_prompt_logprobs=body.prompt_logprobs,
         is_streamed=body.stream is True,
         includes_usage=body.stream_options is not None and body.stream_options.include_usage is True,
         skips_special_tokens=body.skip_special_tokens is not False,
@@ -58,7 +61,7 @@ def parse_options(body: Body, vocab_size: int, num_logprobs: int | None) -> Opti
 
 
 def parse_sampling(body: Body, vocab_size: int, num_logprobs: int | None) -> SamplingParams:
-    """How tokens are drawn. An absent seed is drawn here, so that everything below is deterministic."""
+    """How tokens are drawn, but for the seed."""
     for name, value in (("top_logprobs" if body.top_logprobs else "logprobs", num_logprobs),
                         ("prompt_logprobs", body.prompt_logprobs)):  # fmt: skip
         if value is not None:
@@ -74,7 +77,6 @@ def parse_sampling(body: Body, vocab_size: int, num_logprobs: int | None) -> Sam
         presence_penalty=parse_penalty(body.presence_penalty, "presence_penalty"),
         frequency_penalty=parse_penalty(body.frequency_penalty, "frequency_penalty"),
         logit_bias=parse_logit_bias(body.logit_bias or {}, vocab_size),
-        seed=parse_seed(body.seed),
         num_logprobs=num_logprobs,
         num_prompt_logprobs=body.prompt_logprobs,
         min_tokens=body.min_tokens or 0,
@@ -128,10 +130,10 @@ def parse_penalty(value: float | None, name: str) -> float:
     return in_range(value, 0.0, (-limits.MAX_PENALTY, limits.MAX_PENALTY), name)
 
 
-def parse_seed(seed: int | None) -> int:
-    """A seed in [0, 2**64); negative ones wrap, an absent one is drawn."""
+def parse_seed(seed: int | None) -> int | None:
+    """A seed in [0, 2**64); negative ones wrap."""
     if seed is None:
-        return secrets.randbits(64)
+        return None
     check_range(seed, limits.MIN_SEED, limits.MAX_SEED, "seed")
     return seed & SEED_MASK
 

@@ -6,7 +6,7 @@ and complete: what the rest of the server reads needs no further test. null mean
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -78,7 +78,17 @@ def parse_completion(data: bytes, vocab_size: int) -> CompletionRequest:
         )
     if options.ending.max_tokens == 0 and not echo:
         raise RequestError("max_tokens 0 needs echo true; otherwise it must be at least 1", "max_tokens")
+    if echo and options.is_streamed and body.logprobs is not None:
+        raise UnsupportedFieldError("echo with logprobs is not supported in a stream; send stream false", "echo")
+    if echo and body.logprobs is not None:
+        options = with_prompt_scores(options, body.logprobs)
     return CompletionRequest(body.model, prompts, echo, options)
+
+
+def with_prompt_scores(options: Options, num_logprobs: int) -> Options:
+    """The same options with the prompt scored for `echo`."""
+    most = max(num_logprobs, options.num_prompt_logprobs or 0)
+    return replace(options, sampling=replace(options.sampling, num_prompt_logprobs=most))
 
 
 def decode(data: bytes, served: frozenset[str]) -> Body:

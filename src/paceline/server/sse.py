@@ -8,8 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Coroutine
 from typing import Any, TypeVar
 
-from fastapi import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Receive, Send
 
 EVENT_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -51,24 +50,9 @@ async def wait_for_disconnect(receive: Receive) -> None:
         pass
 
 
-class EventStream(Response):
-    """A response whose body is the events of a generator. The generator is closed when the client goes away."""
-
-    def __init__(self, events: AsyncGenerator[bytes, None]) -> None:
-        super().__init__()
-        self._events = events
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send everything; a client that leaves is no error."""
-        try:
-            await run_while_connected(self._send_all(send), receive)
-        except (ClientGoneError, OSError):
-            pass
-        finally:
-            await self._events.aclose()
-
-    async def _send_all(self, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": EVENT_HEADERS})
-        async for data in self._events:
-            await send({"type": "http.response.body", "body": data, "more_body": True})
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+async def send_stream(events: AsyncGenerator[bytes, None], send: Send) -> None:
+    """Send a whole response whose body is the events of a generator."""
+    await send({"type": "http.response.start", "status": 200, "headers": EVENT_HEADERS})
+    async for data in events:
+        await send({"type": "http.response.body", "body": data, "more_body": True})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
