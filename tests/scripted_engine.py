@@ -2,8 +2,8 @@
 
 Each sequence emits `script`, over and over, one token a step, choice i starting at its i-th token. Stop tokens,
 max_tokens, min_tokens, cancellation and prompt scores work as in a real engine; the logprob of a token is a function of
-its id. A prompt that starts with a token of `faults` makes the process misbehave as named there. `journal` is a file that gets a line a step: the number of running
-sequences, and of those whose cancellation it reports.
+its id. A prompt that starts with a token of `faults` makes the process misbehave as named there. `journal` is a file
+that gets a line a step: the number of running sequences, and of those whose cancellation it reports.
 """
 
 import json

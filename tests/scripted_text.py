@@ -1,4 +1,4 @@
-"""A tiny byte-level vocabulary, and the text a scripted engine says with it: words, and characters split over tokens."""
+"""A tiny byte-level vocabulary, and the text a scripted engine says with it: words, characters split over tokens."""
 
 from paceline.config import ServeConfig
 from paceline.server.prompts import ModelText

@@ -2,7 +2,8 @@
 
 import openai
 import pytest
-from conftest import RunningServer
+
+from running_server import RunningServer
 from scripted_engine import logprob_of
 from scripted_text import SCRIPT, WORD_IDS, byte_ids
 

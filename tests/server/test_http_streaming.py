@@ -1,11 +1,12 @@
-"""What a client of a stream sees: chunks, stop strings, usage. Greedy here means scripted: T is SCRIPT_TEXT, over and over."""
+"""What a client of a stream sees: chunks, stop strings, usage. The engine says SCRIPT_TEXT, over and over."""
 
 import json
 
 import httpx
 import openai
 import pytest
-from conftest import RunningServer
+
+from running_server import RunningServer
 from scripted_text import SCRIPT, SCRIPT_TEXT, WORD_IDS
 
 T = SCRIPT_TEXT

@@ -1,6 +1,0 @@
-"""Makes the scripted engine and its text importable from every test folder."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))
