@@ -1,8 +1,8 @@
 """The served fields of a request body as they come: types checked, values not yet. null and absent are the same."""
 
-from typing import Any
-
 import msgspec
+
+ABSENT = msgspec.Raw(b"null")
 
 
 class ContentPart(msgspec.Struct, frozen=True):
@@ -13,18 +13,18 @@ class ContentPart(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One message as OpenAI clients send it, the ones they got from us included."""
+    """One message as OpenAI clients send it, the ones they got from us included. Raw fields must be empty."""
 
     role: str
     content: str | list[ContentPart] | None = None
     name: str | None = None
     tool_call_id: str | None = None
-    tool_calls: list[Any] | None = None
-    function_call: Any = None
-    audio: Any = None
-    refusal: str | None = None
-    annotations: list[Any] | None = None
-    reasoning_content: str | None = None
+    tool_calls: msgspec.Raw = ABSENT
+    function_call: msgspec.Raw = ABSENT
+    audio: msgspec.Raw = ABSENT
+    refusal: msgspec.Raw = ABSENT
+    annotations: msgspec.Raw = ABSENT
+    reasoning_content: msgspec.Raw = ABSENT
 
 
 class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

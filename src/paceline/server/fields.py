@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from paceline.errors import RequestError, UnsupportedFieldError
+from paceline.server.sizes import check_size
 
 SAMPLING = {
     "temperature",
@@ -75,7 +76,11 @@ MAX_NEUTRAL_BYTES = 32
 def check_fields(body: Mapping[str, msgspec.Raw], served: frozenset[str]) -> None:
     """Refuse unknown fields, and known ones neither served nor neutral. Raises RequestError naming the field."""
     for name, raw in body.items():
-        if name in served or name in METADATA:
+        if name in served:
+            if name not in ("messages", "prompt"):
+                check_size(name, raw)
+            continue
+        if name in METADATA:
             continue
         if name not in NEUTRAL:
             if name in CHAT | COMPLETION:

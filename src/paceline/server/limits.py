@@ -4,7 +4,11 @@ They bound memory and time of the API process; what the engine bounds (context, 
 """
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
+MAX_FIELD_BYTES = 64 * 1024
+"""JSON of one field, other than messages and prompt."""
+
 MAX_MESSAGES = 4096
+MAX_CONTENT_PARTS = 16384
 MAX_PROMPTS = 2048
 MAX_CHOICES = 128
 MAX_SEQUENCES = 2048

@@ -10,16 +10,19 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from paceline.engine.contract import EngineLimits
 from paceline.errors import RequestError, UnsupportedFieldError
 from paceline.server.body import Body, ContentPart, Message
 from paceline.server.checks import check_length, check_token_ids, shown
 from paceline.server.fields import CHAT, COMPLETION, check_fields
 from paceline.server.limits import MAX_MESSAGES, MAX_PROMPTS, MAX_SEQUENCES
 from paceline.server.options import Options, parse_options
+from paceline.server.sizes import check_messages_size, check_prompt_size
 
 Prompt = str | tuple[int, ...]
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+EMPTY_VALUES = (b"null", b"[]", b'""')
 UNSERVED_MESSAGE_FIELDS = ("tool_calls", "function_call", "audio", "refusal", "annotations", "reasoning_content")
 
 
@@ -51,10 +54,10 @@ class CompletionRequest:
     options: Options
 
 
-def parse_chat(data: bytes, vocab_size: int) -> ChatRequest:
+def parse_chat(data: bytes, limits: EngineLimits) -> ChatRequest:
     """Parse a chat request. Raises RequestError naming the field, the limit and the value."""
-    body = decode(data, CHAT)
-    options = parse_options(body, vocab_size, chat_logprobs(body))
+    body = decode(data, CHAT, limits)
+    options = parse_options(body, limits.vocab_size, chat_logprobs(body))
     if not body.messages:
         raise RequestError("messages must hold at least one message", "messages")
     check_length(body.messages, MAX_MESSAGES, "messages", "messages")
@@ -64,14 +67,14 @@ def parse_chat(data: bytes, vocab_size: int) -> ChatRequest:
     return ChatRequest(body.model, turns, body.add_generation_prompt is not False, options)
 
 
-def parse_completion(data: bytes, vocab_size: int) -> CompletionRequest:
+def parse_completion(data: bytes, limits: EngineLimits) -> CompletionRequest:
     """Parse a completion request. Raises RequestError naming the field, the limit and the value."""
-    body = decode(data, COMPLETION)
+    body = decode(data, COMPLETION, limits)
     if isinstance(body.logprobs, bool):
         raise RequestError("logprobs must be a number of alternatives here, got a boolean", "logprobs")
-    options = parse_options(body, vocab_size, body.logprobs)
+    options = parse_options(body, limits.vocab_size, body.logprobs)
     echo = body.echo is True
-    prompts = parse_prompts(body.prompt, vocab_size)
+    prompts = parse_prompts(body.prompt, limits.vocab_size)
     if len(prompts) * options.num_choices > MAX_SEQUENCES:
         raise RequestError(
             f"prompts × n may be at most {MAX_SEQUENCES}, got {len(prompts)} × {options.num_choices}", "n"
@@ -91,11 +94,15 @@ def with_prompt_scores(options: Options, num_logprobs: int) -> Options:
     return replace(options, sampling=replace(options.sampling, num_prompt_logprobs=most))
 
 
-def decode(data: bytes, served: frozenset[str]) -> Body:
+def decode(data: bytes, served: frozenset[str], limits: EngineLimits) -> Body:
     """The served fields of a body, names and types checked."""
     try:
         fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
         check_fields(fields, served)
+        if "prompt" in fields:
+            check_prompt_size(fields["prompt"], limits.effective_context)
+        if "messages" in fields:
+            check_messages_size(fields["messages"])
         return msgspec.json.decode(data, type=Body)
     except RecursionError:
         raise RequestError("the body is nested too deeply to be a request") from None
@@ -136,7 +143,7 @@ def chat_turn(message: Message, param: str) -> ChatTurn:
             f"{param}.role must be one of {', '.join(ROLES)}, got {shown(message.role)}", f"{param}.role"
         )
     for name in UNSERVED_MESSAGE_FIELDS:
-        if getattr(message, name):
+        if bytes(getattr(message, name)) not in EMPTY_VALUES:
             raise UnsupportedFieldError(f"{param}.{name} is not supported by this server", f"{param}.{name}")
     if isinstance(message.content, list):
         texts = [part_text(part, f"{param}.content[{index}]") for index, part in enumerate(message.content)]
@@ -163,11 +170,12 @@ def parse_prompts(prompt: str | list[str | int | list[int]] | None, vocab_size: 
         return (prompt,)
     if not prompt:
         raise RequestError("prompt must hold at least one text or token id", "prompt")
+    if not isinstance(prompt[0], int):
+        check_length(prompt, MAX_PROMPTS, "prompt", "prompts")
     token_ids = tuple(item for item in prompt if isinstance(item, int))
     if len(token_ids) == len(prompt):
         check_token_ids(token_ids, vocab_size, "prompt")
         return (token_ids,)
-    check_length(prompt, MAX_PROMPTS, "prompt", "prompts")
     if token_ids or len({type(item) for item in prompt}) > 1:
         raise RequestError("prompt mixes texts and token ids; send one kind", "prompt")
     return tuple(

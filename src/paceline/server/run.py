@@ -1,6 +1,7 @@
 """The API process from its first import of HTTP to its exit code."""
 
 import asyncio
+import gc
 import os
 import random
 import signal
@@ -51,6 +52,8 @@ async def serve(config: ServeConfig, command: EngineCommand, child: EngineChild,
     serving = asyncio.ensure_future(server.serve([listener]))
     try:
         await unless(stop, load(context))
+        gc.collect()
+        gc.freeze()  # what is loaded stays: collections need not walk it
         if not stop.is_set():
             for line in summary_lines(config, client.limits, listener.getsockname()[1]):
                 print(line, flush=True)
