@@ -1,6 +1,7 @@
 """Servers for tests: `server` is shared and fast, `start_server` starts one with options of its own."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -35,3 +36,11 @@ def start_server() -> Iterator[Callable[..., RunningServer]]:
 def client(server: RunningServer) -> Iterator[openai.OpenAI]:
     with server.openai() as client:
         yield client
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    """A file for the scripted engine's journal."""
+    path = tmp_path / "journal"
+    path.touch()
+    return path

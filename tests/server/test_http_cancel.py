@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
-import pytest
 
 from running_server import RunningServer
 from scripted_text import SCRIPT_TEXT
@@ -29,13 +28,6 @@ def wait_until_idle(journal: Path, within_s: float) -> list[tuple[int, int]]:
         seen = count
         time.sleep(0.1)
     return steps(journal)
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Path:
-    path = tmp_path / "journal"
-    path.touch()
-    return path
 
 
 def leave_after(server: RunningServer, seconds: float, body: dict[str, object]) -> None:
