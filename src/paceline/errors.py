@@ -29,7 +29,7 @@ class PacelineError(Exception):
 
 
 class RequestError(PacelineError):
-    """A request can't be served as asked; `param` names the field as the user wrote it, e.g. ``messages[1].content``."""
+    """A request can't be served as asked; `param` names the field as the user wrote it: ``messages[1].content``."""
 
     status = 400
     code = "invalid_value"
@@ -99,7 +99,7 @@ class UnavailableError(PacelineError):
 
 
 class CheckpointError(PacelineError):
-    """A model file is missing, damaged, hostile or of a kind we don't know; the message names the file and the remedy."""
+    """A model file is missing, damaged, hostile or of an unknown kind; the message names the file and the remedy."""
 
     code = "bad_checkpoint"
 

@@ -34,7 +34,9 @@ class NewRow:
 
 @dataclass(frozen=True, slots=True)
 class BlockCopy:
-    """Copy the first `num_tokens` slots of KV block `source` to `target`, all layers. Copies run in plan order, before any KV is written."""
+    """Copy the first `num_tokens` slots of KV block `source` to `target`, all layers. Copies run in plan order, before
+    any KV is written.
+    """
 
     source: BlockId
     target: BlockId
@@ -84,7 +86,9 @@ class TokenLogprobs:
 
 @dataclass(frozen=True, slots=True)
 class RowResult:
-    """What one RowStep brought back: its sampled token (None unless `samples`) and the scores of prompt positions asked for."""
+    """What one RowStep brought back: its sampled token (None unless `samples`) and the scores of prompt positions
+    asked for.
+    """
 
     row: int
     sampled: TokenLogprobs | None

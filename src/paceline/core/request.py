@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NewType
 
@@ -52,8 +52,6 @@ class SamplingParams:
         """The parameters of the choice_index-th of n sequences; choice 0 equals the n=1 request."""
         if choice_index == 0:
             return self
-        from dataclasses import replace
-
         return replace(self, seed=(self.seed + choice_index * SEED_STRIDE) & SEED_MASK)
 
 

@@ -255,5 +255,3 @@ class Backend(Protocol):
     def session(self, model: Model, shape: SessionShape) -> Session:
         """Record (or bind) the model's two functions and allocate its KV pool."""
         ...
-
-

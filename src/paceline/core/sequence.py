@@ -1,0 +1,90 @@
+"""The running state of one sequence. Only the scheduler writes it.
+
+Token debt, not phases: a sequence knows `tokens` (prompt, then outputs) and has computed the KV of the first
+`num_computed`. A step pays part of the debt; the step that pays the last of it samples one more token.
+
+    WAITING ──admit──▶ RUNNING ──retire──▶ FINISHED
+       ▲ ▲               │
+       │ └──preempt──────┘
+    FOLLOWING  (waits for a running sequence that is computing the prefix both share)
+"""
+
+from array import array
+from dataclasses import dataclass, field
+from enum import Enum
+
+from paceline.core.kv import Lease
+from paceline.core.request import FinishReason, Request, SamplingParams, SequenceId
+
+
+class State(Enum):
+    """Where the sequence is; see the module's drawing."""
+
+    WAITING = "waiting"
+    FOLLOWING = "following"
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """One of a request's continuations. `num_cached` is what its first admission found in the prefix cache;
+    `num_scored` counts prompt positions whose scores were handed up (position 0 has none and counts as done)."""
+
+    sequence_id: SequenceId
+    request: Request
+    choice_index: int
+    sampling: SamplingParams
+    tokens: "array[int]"
+    state: State = State.WAITING
+    num_computed: int = 0
+    num_cached: int | None = None
+    num_scored: int = 1
+    num_preemptions: int = 0
+    last_served_step: int = 0
+    lease: Lease | None = None
+    row: int | None = None
+    finish_reason: FinishReason | None = None
+    is_leading: bool = False
+    followers: "list[tuple[int, Sequence]]" = field(default_factory=list)
+
+    @property
+    def num_prompt(self) -> int:
+        """Tokens the user gave."""
+        return len(self.request.prompt)
+
+    @property
+    def num_output(self) -> int:
+        """Tokens sampled so far."""
+        return len(self.tokens) - len(self.request.prompt)
+
+    @property
+    def debt(self) -> int:
+        """Known tokens whose KV is not computed."""
+        return len(self.tokens) - self.num_computed
+
+    @property
+    def num_remaining(self) -> int:
+        """Tokens it may still sample."""
+        return self.request.stop.max_tokens - self.num_output
+
+    @property
+    def match_limit(self) -> int:
+        """How much of a cached prefix it may use: it needs the logits after its last token, and of every unscored
+        position.
+        """
+        if self.sampling.num_prompt_logprobs is not None and self.num_scored < self.num_prompt:
+            return self.num_scored - 1
+        return len(self.tokens) - 1
+
+    @property
+    def queue_key(self) -> tuple[int, float, int]:
+        """Order of the waiting queue: priority, then arrival, then number."""
+        return (self.request.priority, self.request.arrival_s, self.sequence_id)
+
+    def stop_reason(self) -> FinishReason | None:
+        """Why it ends after the token it just sampled, if it does."""
+        rule = self.request.stop
+        if self.num_output > 0 and self.num_output >= rule.min_tokens and self.tokens[-1] in rule.stop_token_ids:
+            return FinishReason.STOP
+        return FinishReason.LENGTH if self.num_output >= rule.max_tokens else None

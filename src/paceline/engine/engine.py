@@ -1,0 +1,81 @@
+"""The engine on the wall clock: a scheduler and an executor behind four verbs. Token ids only.
+
+In process it is driven by `paceline.llm.LLM`, out of process by `engine.process`; both call `step` in a loop.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from paceline.config import EngineConfig
+from paceline.core.loop import StepLoop
+from paceline.core.output import SequenceOutput
+from paceline.core.plan import Executor
+from paceline.core.request import Request, RequestId
+from paceline.core.scheduler import Scheduler
+from paceline.engine.contract import EngineGauges, EngineLimits
+from paceline.errors import OverloadedError
+
+RETRY_AFTER_S = 1.0
+
+
+class Engine:
+    """Requests in, outputs out, one step at a time. Not thread-safe: one caller drives it."""
+
+    def __init__(self, scheduler: Scheduler, executor: Executor, limits: EngineLimits, max_queued: int) -> None:
+        self.limits = limits
+        self.scheduler = scheduler
+        self._loop = StepLoop(scheduler, executor)
+        self._max_queued = max_queued
+        self._endings: list[SequenceOutput] = []
+
+    def submit(self, request: Request) -> None:
+        """Queue a request. Raises ContextLengthError when it can never be served, OverloadedError when the queue is
+        full.
+        """
+        num_waiting = self.scheduler.num_waiting
+        if num_waiting >= self._max_queued:
+            raise OverloadedError(
+                f"{num_waiting} sequences are waiting, the limit is {self._max_queued} (--max-num-queued-reqs)",
+                RETRY_AFTER_S,
+            )
+        self.scheduler.submit(request)
+
+    def cancel(self, request_id: RequestId) -> None:
+        """End every sequence of the request; each gives a last output with CANCELLED. Unknown ids are ignored."""
+        self._endings += self.scheduler.cancel(request_id)
+
+    def finish(self, request_id: RequestId, choice_index: int, num_tokens: int) -> None:
+        """A stop string ended a choice after `num_tokens` tokens; what it sampled since is dropped. Unknown ids are
+        ignored.
+        """
+        assert num_tokens >= 0, "a choice can't end before it began"
+        self.scheduler.finish(request_id, choice_index)
+
+    def has_work(self) -> bool:
+        """Whether `step` would compute or report something."""
+        return bool(self._endings) or self.scheduler.has_work()
+
+    def step(self) -> list[SequenceOutput]:
+        """Run one step and return the news, endings of cancelled requests first; [] when idle."""
+        endings, self._endings = self._endings, []
+        return endings + self._loop.step()
+
+    def gauges(self) -> EngineGauges:
+        """The current state, counted when asked."""
+        pool = self.scheduler.kv.pool
+        return EngineGauges(
+            num_waiting=self.scheduler.num_waiting,
+            num_running=self.scheduler.num_running,
+            num_blocks_in_use=pool.num_in_use,
+            num_blocks_cached=pool.num_cached,
+            num_blocks_total=pool.num_blocks,
+            num_preemptions=self.scheduler.num_preemptions,
+            step_index=self.scheduler.step_index,
+        )
+
+
+def build_engine(config: Mapping[str, Any]) -> Engine:
+    """The engine process's factory: load the model that `config` (EngineConfig as JSON) names."""
+    from paceline.engine.loading import load_engine
+
+    return load_engine(EngineConfig.from_json_mapping(config))

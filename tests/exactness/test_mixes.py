@@ -1,0 +1,35 @@
+"""Same request, same tokens: every choice in a random mix has the bits of its plain run, on every instruction set."""
+
+from functools import cache
+
+import pytest
+from paceline.ops.cpu import instruction_sets
+
+from exactness.mixes import Counts, Machine, load, run_mix
+
+MACHINES = [(isa, threads) for isa in instruction_sets() for threads in (1, 2)]
+
+
+@cache
+def machine(isa: str, threads: int) -> Machine:
+    return load(isa, threads)
+
+
+@pytest.mark.parametrize(("isa", "threads"), MACHINES)
+def test_mixes_have_the_bits_of_plain_runs(isa: str, threads: int) -> None:
+    is_fast = isa != "portable"
+    counts = Counts()
+    for seed in range(24 if is_fast else 3):
+        run_mix(machine(isa, threads), seed, 400 if is_fast else 60, counts)
+    assert counts.tokens > (1000 if is_fast else 50)
+    assert not is_fast or (counts.with_preemption >= 5 and counts.with_partial_copy >= 5), counts
+
+
+def test_thread_counts_agree_with_each_other() -> None:
+    """Plain runs on one thread are the reference for mixes on two."""
+    one, two = machine(instruction_sets()[0], 1), machine(instruction_sets()[0], 2)
+    counts = Counts()
+    mixed = Machine(two.backend, two.model, two.spec, one.plain_bits)
+    for seed in range(24):
+        run_mix(mixed, seed, 400, counts)
+    assert counts.mixes == 24
