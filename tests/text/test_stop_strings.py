@@ -40,7 +40,7 @@ def split_text(draw: st.DrawFn) -> list[str]:
 
 
 @given(stops=small_stops, deltas=split_text(), include_stop=st.booleans())
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=600, deadline=None)
 def test_however_a_text_is_split_it_is_cut_as_if_searched_whole(
     stops: list[str], deltas: list[str], include_stop: bool
 ) -> None:
@@ -54,7 +54,7 @@ def test_however_a_text_is_split_it_is_cut_as_if_searched_whole(
 
 
 @given(stops=small_stops, deltas=split_text())
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=600, deadline=None)
 def test_nothing_shown_can_begin_a_stop_and_nothing_else_is_held_back(stops: list[str], deltas: list[str]) -> None:
     scanner = StopScanner(StopStrings(stops))
     text = shown = ""
