@@ -15,7 +15,7 @@ from paceline.errors import ConfigError
 DEFAULT_MODEL = "smollm2-135m"
 DEFAULT_ENGINE_FACTORY = "paceline.engine.engine:build_engine"
 DEFAULT_TEXT_FACTORY = "paceline.server.model_text:load_model_text"
-KV_CACHE_DTYPES = ("auto", "float32", "bfloat16", "int8")
+KV_CACHE_DTYPES = ("auto", "float32", "bfloat16")
 
 COUNT_SUFFIXES = {"": 1, "k": 1000, "K": 1024, "m": 1000**2, "M": 1024**2, "g": 1000**3, "G": 1024**3}
 BYTE_SUFFIXES = {"": 1, "kb": 1000, "kib": 1024, "mb": 1000**2, "mib": 1024**2, "gb": 1000**3, "gib": 1024**3}
@@ -29,12 +29,14 @@ class EngineConfig:
     model: str = DEFAULT_MODEL
     max_model_len: int | None = None
     max_num_seqs: int = 64
-    max_num_batched_tokens: int = 2048
+    max_num_batched_tokens: int = 256
     max_num_queued_reqs: int = 1024
     block_size: int = 16
     kv_cache_dtype: str = "auto"
     kv_memory_bytes: int | None = None
     num_threads: int | None = None
+    revision: str | None = None
+    isa: str | None = None
 
     def __post_init__(self) -> None:
         """Check every value. Raises ConfigError."""

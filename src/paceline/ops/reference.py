@@ -37,7 +37,7 @@ Values = NDArray[np.float64]
 class ReferenceBackend:
     """An `ops.protocol.Backend`. Weights are float64 arrays, exact values of what the file holds."""
 
-    name = "reference"
+    isa = "numpy-reference"
 
     def weight(self, parts: Sequence[HostTensor]) -> Values:
         """[sum of rows, columns]."""
