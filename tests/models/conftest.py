@@ -4,9 +4,13 @@ import importlib.util
 from typing import Any
 
 import pytest
+import torch
 
 from paceline.ops.protocol import Backend
 from paceline.ops.reference import ReferenceBackend
+
+# Tiny models gain nothing from threads, and lose much where other work has the cores.
+torch.set_num_threads(1)
 
 BACKENDS = ["reference"]
 if importlib.util.find_spec("paceline.ops._native") is not None:

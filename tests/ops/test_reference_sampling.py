@@ -72,7 +72,8 @@ def test_b017_penalties_count_the_right_tokens() -> None:
 
 
 def test_the_filters_keep_what_they_say() -> None:
-    assert kept(PROBABILITIES) == [1, 4, 2, 0, 3]
+    assert kept(PROBABILITIES) == [0, 1, 2, 3, 4]
+    assert kept(PROBABILITIES, top_k=5) == [1, 4, 2, 0, 3]
     assert kept(PROBABILITIES, top_k=2) == [1, 4]
     assert kept(PROBABILITIES, top_p=0.64) == [1, 4]
     assert kept(PROBABILITIES, top_p=0.66) == [1, 4, 2]
@@ -95,6 +96,19 @@ def test_greedy_takes_the_best_after_bias() -> None:
     assert one([0.0, 3.0, 1.0], temperature=0.0) == 1
     assert one([0.0, 3.0, 1.0], temperature=0.0, bias={0: 5.0}) == 0
     assert one([0.0, 3.0, 1.0], temperature=0.0, bias={1: float("-inf")}) == 2
+
+
+def test_all_forbidden_is_token_zero() -> None:
+    assert one([1.0, 2.0], bias={0: float("-inf"), 1: float("-inf")}) == 0
+
+
+def test_more_alternatives_than_tokens_are_all_of_them() -> None:
+    batch = make_batch({"num_top": 5, "temperature": 0.0}, histories=[[0] * 3])
+    result = SampleResult(
+        np.zeros(1, np.int32), np.zeros(1, np.float32), np.full((1, 5), -1, np.int32), np.zeros((1, 5), np.float32)
+    )
+    sample_row(batch, 0, np.array([1.0, 2.0]), result)
+    assert result.top_ids.tolist() == [[1, 0, -1, -1, -1]]
 
 
 def test_a_forbidden_token_is_never_drawn() -> None:
@@ -126,6 +140,13 @@ def test_b013_a_draw_depends_on_seed_and_position_alone() -> None:
     histories = [[0] * 3, [1] * 3]
     alone = draw(make_batch(mine, histories=histories), 0, logits)
     assert draw(make_batch(other, other, mine, histories=histories), 2, logits) == alone
+
+
+def test_numbers_are_philox() -> None:
+    """Known answers of Philox4x32-10 from Random123 (kat_vectors): the first two words of each block."""
+    ones = 0xFFFFFFFFFFFFFFFF
+    assert uniform(0, 0) == (0x6627E8D5_E169C58D >> 11) * 2.0**-53
+    assert 0.0 <= uniform(ones, ones) < 1.0
 
 
 def test_choices_of_one_request_do_not_walk_the_same_sequence() -> None:
