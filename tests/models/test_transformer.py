@@ -1,5 +1,6 @@
 """The transformer through a session: chunks, sampling, positions; and the real model against transformers (B059)."""
 
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from paceline.models.spec import ModelSpec
 from paceline.models.transformer import load_model
 from paceline.ops.protocol import Backend, Batch, SampleBatch
 from paceline.ops.reference import ReferenceBackend
+from paceline.ops.reference_sampling import sample_row
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +70,47 @@ def test_sampling_follows_the_logits(checkpoint: DirectoryCheckpoint, backend: B
     assert np.allclose(result.logprobs, [logprobs[0].max(), logprobs[1, 5]], atol=1e-5)
     assert result.top_ids[0].tolist() == np.argsort(-logprobs[0])[:2].tolist()
     assert result.top_ids[1].tolist() == [-1, -1]
+
+
+def test_draws_equal_the_references(checkpoint: DirectoryCheckpoint, backend: Backend) -> None:
+    """300 draws with random settings: the same tokens as the reference draws from the same logits."""
+    num_draws, tokens, generator = 300, np.array(tokens_of(20), np.int32), np.random.default_rng(11)
+    session = make_session(checkpoint, backend, 20)
+    positions, table = np.arange(20, dtype=np.int32), np.arange(2, dtype=np.int32)[None]
+    session.forward(Batch(tokens, positions, np.array([0, 20], np.int32), np.zeros(1, np.int32), table))
+
+    def choices(*values: float, dtype: type = np.float32) -> Any:
+        return generator.choice(values, num_draws).astype(dtype)
+
+    batch = SampleBatch(
+        token_rows=generator.integers(0, 20, num_draws).astype(np.int32),
+        targets=np.full(num_draws, -1, np.int32),
+        slots=np.zeros(num_draws, np.int32),
+        num_known=generator.integers(10, 20, num_draws).astype(np.int32),
+        num_prompt=generator.integers(1, 10, num_draws).astype(np.int32),
+        temperature=choices(0.0, 0.5, 1.0, 2.0),
+        top_k=choices(0, 1, 5, 40, dtype=np.int32),
+        top_p=choices(0.3, 0.9, 1.0),
+        min_p=choices(0.0, 0.1),
+        repetition=choices(1.0, 1.3),
+        presence=choices(0.0, 1.0),
+        frequency=choices(0.0, 0.5),
+        seeds=generator.integers(0, 1 << 64, num_draws, dtype=np.uint64),
+        num_top=choices(0, 3, dtype=np.int32),
+        bias_starts=np.arange(num_draws + 1, dtype=np.int32),
+        bias_ids=generator.integers(0, 96, num_draws).astype(np.int32),
+        bias_values=choices(-100.0, 0.0, 5.0, -np.inf),
+        histories=tokens[None].copy(),
+    )
+    result = session.sample(batch)
+    expected = replace(result, **{field.name: getattr(result, field.name).copy() for field in fields(result)})
+    logits = session.logits(batch.token_rows).astype(np.float64)
+    for index in range(num_draws):
+        sample_row(batch, index, logits[index], expected)
+    assert np.array_equal(result.tokens, expected.tokens)
+    assert np.array_equal(result.top_ids, expected.top_ids)
+    assert np.allclose(result.logprobs, expected.logprobs, atol=1e-5)
+    assert len(set(result.tokens.tolist())) > 20
 
 
 def test_copied_blocks_continue_as_the_original(checkpoint: DirectoryCheckpoint, backend: Backend) -> None:
