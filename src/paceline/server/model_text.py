@@ -15,7 +15,7 @@ from paceline.text.tokenizer import Tokenizer
 
 def load_model_text(config: ServeConfig) -> ModelText:
     """Tokenizer and template of the configured model. Raises CheckpointError, or ConfigError for --chat-template."""
-    path = resolve(config.engine.model)
+    path = resolve(config.engine.model, config.engine.revision)
     if path.is_dir():
         tokenizer = folder_tokenizer(path)
         template = folder_template(path, tokenizer)
