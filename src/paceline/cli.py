@@ -8,6 +8,7 @@ import typer
 from paceline import __version__
 from paceline.config import DEFAULT_MODEL, EngineConfig, ServeConfig, parse_bytes, parse_count
 from paceline.errors import PacelineError
+from paceline.server.start import serve_until_stopped
 from paceline.vllm_flags import answer_foreign_flags
 
 USAGE_EXIT_CODE = 2
@@ -87,8 +88,6 @@ def serve(  # one parameter a flag is how typer reads a command line
         seed=seed,
         shutdown_timeout_s=shutdown_timeout,
     )
-    from paceline.server.start import serve_until_stopped
-
     raise typer.Exit(serve_until_stopped(config))
 
 
