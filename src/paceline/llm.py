@@ -8,7 +8,7 @@ print(answer.choices[0].text)
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from paceline.config import EngineConfig
 from paceline.core.output import SequenceOutput
@@ -29,7 +29,7 @@ class GenerationOptions:
     """
 
     max_tokens: int | None = None
-    sampling: SamplingParams = SamplingParams()
+    sampling: SamplingParams = field(default_factory=SamplingParams)
     is_seeded: bool = False
     stop: tuple[str, ...] = ()
     include_stop: bool = False

@@ -94,7 +94,7 @@ class KvLayout:
 
 @dataclass(frozen=True, slots=True)
 class RotaryTable:
-    """cos and sin, each float32 [max positions, rotated width / 2], scaling factors included; pairs are (i, i + half)."""
+    """cos and sin: float32 [max positions, rotated width / 2], scaling factors included; pairs are (i, i + half)."""
 
     cos: Float32Array
     sin: Float32Array
