@@ -17,8 +17,6 @@ from paceline.server.errors import error_body
 from paceline.server.session import Session, Usage
 from paceline.server.sse import DONE, event
 
-encode = msgspec.json.encode
-
 
 @dataclass(slots=True)
 class ChoiceTotal:
@@ -99,7 +97,7 @@ class Envelope:
 
     def chunk_head(self, kind: str) -> bytes:
         """The start of an event up to its choices, encoded once an answer."""
-        return b"data: " + encode(self.fields(kind))[:-1] + b',"choices":['
+        return b"data: " + msgspec.json.encode(self.fields(kind))[:-1] + b',"choices":['
 
 
 def chunk_tail(includes_usage: bool) -> bytes:
