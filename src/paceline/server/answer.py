@@ -18,6 +18,11 @@ from paceline.server.session import Session, Usage
 from paceline.server.sse import DONE, event
 
 
+def encode(value: object) -> bytes:
+    """JSON, without spaces."""
+    return msgspec.json.encode(value)
+
+
 @dataclass(slots=True)
 class ChoiceTotal:
     """One whole choice, collected from its deltas."""
@@ -97,7 +102,7 @@ class Envelope:
 
     def chunk_head(self, kind: str) -> bytes:
         """The start of an event up to its choices, encoded once an answer."""
-        return b"data: " + msgspec.json.encode(self.fields(kind))[:-1] + b',"choices":['
+        return b"data: " + encode(self.fields(kind))[:-1] + b',"choices":['
 
 
 def chunk_tail(includes_usage: bool) -> bytes:

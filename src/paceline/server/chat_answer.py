@@ -6,9 +6,7 @@ role chunk, content chunks, finish chunk with an empty delta; after the last cho
 
 from collections.abc import Sequence
 
-import msgspec
-
-from paceline.server.answer import ChoiceTotal, Envelope, chunk_tail, usage_fields
+from paceline.server.answer import ChoiceTotal, Envelope, chunk_tail, encode, usage_fields
 from paceline.server.choice import ChoiceDelta
 from paceline.server.logprobs import chat_logprobs, prompt_logprobs
 from paceline.server.options import Options
@@ -38,11 +36,9 @@ class ChatAnswer:
         """A content chunk when there is something to show, a finish chunk when the choice ended."""
         events = b""
         if delta.text or delta.tokens:
-            logprobs = (
-                msgspec.json.encode(chat_logprobs(self._tokenizer, delta.tokens)) if self._has_logprobs else b"null"
-            )
+            logprobs = encode(chat_logprobs(self._tokenizer, delta.tokens)) if self._has_logprobs else b"null"
             events = b'%b{"index":%d,"delta":{"content":%b},"logprobs":%b,"finish_reason":null}%b' % (
-                self._head, delta.index, msgspec.json.encode(delta.text), logprobs, self._tail,
+                self._head, delta.index, encode(delta.text), logprobs, self._tail,
             )  # fmt: skip
         if delta.finish_reason is not None:
             events += b'%b{"index":%d,"delta":{},"logprobs":null,"finish_reason":"%b"}%b' % (
@@ -52,7 +48,7 @@ class ChatAnswer:
 
     def usage_chunk(self, usage: Usage) -> bytes:
         """The chunk without choices that reports usage."""
-        return b'%b],"usage":%b}\n\n' % (self._head, msgspec.json.encode(usage_fields(usage)))
+        return b'%b],"usage":%b}\n\n' % (self._head, encode(usage_fields(usage)))
 
     def whole(self, choices: Sequence[ChoiceTotal], session: Session) -> bytes:
         """The body of a chat.completion."""
@@ -70,4 +66,4 @@ class ChatAnswer:
         if self._options.num_prompt_logprobs is not None:
             scores = session.prompts[0].scores
             fields["prompt_logprobs"] = prompt_logprobs(self._tokenizer, scores, self._options.num_prompt_logprobs)
-        return msgspec.json.encode(fields)
+        return encode(fields)

@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
-from paceline.server.answer import ChoiceTotal, Envelope, chunk_tail, usage_fields
+from paceline.server.answer import ChoiceTotal, Envelope, chunk_tail, encode, usage_fields
 from paceline.server.choice import ChoiceDelta, ShownToken
 from paceline.server.logprobs import CompletionLogprobs, prompt_logprobs
 from paceline.server.prompts import EncodedPrompt
@@ -52,14 +50,14 @@ class CompletionAnswer:
 
     def usage_chunk(self, usage: Usage) -> bytes:
         """The chunk without choices that reports usage."""
-        return b'%b],"usage":%b}\n\n' % (self._head, msgspec.json.encode(usage_fields(usage)))
+        return b'%b],"usage":%b}\n\n' % (self._head, encode(usage_fields(usage)))
 
     def whole(self, choices: Sequence[ChoiceTotal], session: Session) -> bytes:
         """The body of a text_completion."""
         fields = self._envelope.fields("text_completion")
         fields["choices"] = [self._whole_choice(index, choice, session) for index, choice in enumerate(choices)]
         fields["usage"] = usage_fields(session.usage)
-        return msgspec.json.encode(fields)
+        return encode(fields)
 
     def _whole_choice(self, index: int, choice: ChoiceTotal, session: Session) -> dict[str, Any]:
         text = choice.text
@@ -97,5 +95,5 @@ class CompletionAnswer:
 
     def _chunk(self, index: int, text: str, logprobs: dict[str, Any] | None, finish_reason: str | None) -> bytes:
         return b'%b{"index":%d,"text":%b,"logprobs":%b,"finish_reason":%b}%b' % (
-            self._head, index, msgspec.json.encode(text), msgspec.json.encode(logprobs), msgspec.json.encode(finish_reason), self._tail,
+            self._head, index, encode(text), encode(logprobs), encode(finish_reason), self._tail,
         )  # fmt: skip

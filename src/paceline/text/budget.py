@@ -13,7 +13,7 @@ MAX_INTEGER_BITS = 1024
 MAX_DEPTH = 128
 # A slot of a list or mapping, in characters' worth of work.
 SLOT_WORK = 4
-CONTAINERS = (list, tuple, set, dict, type({}.keys()), type({}.values()), type({}.items()))
+CONTAINERS: tuple[type, ...] = (list, tuple, set, dict, type({}.keys()), type({}.values()), type({}.items()))
 
 
 class BudgetExceededError(Exception):
