@@ -7,9 +7,12 @@ First SIGTERM or SIGINT: drain. New requests get 503, running ones finish, for a
 process exits with 0. What has not finished by then ends with an error event. A second signal quits at once.
 """
 
+import signal
 import socket
+import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
 
 from paceline.config import ServeConfig
 from paceline.engine.child import EngineCommand, start_engine
@@ -26,6 +29,8 @@ def serve_until_stopped(config: ServeConfig, load_text: "Callable[[ServeConfig],
 
     Raises ConfigError or CheckpointError when the start fails.
     """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, leave)
     listener = bind(config.host, config.port)
     command = EngineCommand(config.engine_factory, config.engine.to_json_mapping())
     child = start_engine(command)
@@ -38,6 +43,11 @@ def serve_until_stopped(config: ServeConfig, load_text: "Callable[[ServeConfig],
     finally:
         child.end()
         listener.close()
+
+
+def leave(number: int, frame: FrameType | None) -> NoReturn:
+    """A signal before the event loop runs: end now, by way of every `finally`."""
+    sys.exit(0)
 
 
 def bind(host: str, port: int) -> socket.socket:
