@@ -50,7 +50,7 @@ def serve(  # one parameter a flag is how typer reads a command line
     ] = None,
     max_model_len: Annotated[str | None, typer.Option(help="Longest context. Default: the model's.")] = None,
     max_num_seqs: Annotated[str, typer.Option(help="Most sequences in one step.")] = "64",
-    max_num_batched_tokens: Annotated[str, typer.Option(help="Most tokens in one step.")] = "2048",
+    max_num_batched_tokens: Annotated[str, typer.Option(help="Most tokens in one step.")] = "256",
     max_num_queued_reqs: Annotated[str, typer.Option(help="Requests that may wait; more get 429.")] = "1024",
     block_size: Annotated[str, typer.Option(help="Tokens in a KV block.")] = "16",
     kv_cache_dtype: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "auto",

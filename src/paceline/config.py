@@ -29,7 +29,7 @@ class EngineConfig:
     revision: str | None = None
     max_model_len: int | None = None
     max_num_seqs: int = 64
-    max_num_batched_tokens: int = 2048
+    max_num_batched_tokens: int = 256
     max_num_queued_reqs: int = 1024
     block_size: int = 16
     kv_cache_dtype: str = "auto"

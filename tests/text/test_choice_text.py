@@ -1,3 +1,5 @@
+"""A choice's tokens and text are shown together and end together."""
+
 import time
 
 from hypothesis import given, settings

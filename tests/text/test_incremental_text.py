@@ -1,3 +1,5 @@
+"""Text grows token by token as it would decode whole."""
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentence_pieces import sentence_piece_metadata

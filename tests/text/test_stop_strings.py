@@ -1,3 +1,5 @@
+"""A stop string cuts the text before its first occurrence, however the text arrives."""
+
 from itertools import pairwise
 
 import pytest

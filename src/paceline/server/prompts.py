@@ -5,16 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paceline.server.protocol import ChatRequest, CompletionRequest, Prompt
-from paceline.text.template import ChatTemplate
-from paceline.text.tokenizer import Tokenizer
-
-
-@dataclass(frozen=True, slots=True)
-class ModelText:
-    """The text side of a model: what turns conversations into token ids and token ids into text."""
-
-    tokenizer: Tokenizer
-    template: ChatTemplate
+from paceline.text.model_text import ModelText
 
 
 @dataclass(frozen=True, slots=True)

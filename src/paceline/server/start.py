@@ -19,7 +19,7 @@ from paceline.engine.child import EngineCommand, start_engine
 from paceline.errors import ConfigError
 
 if TYPE_CHECKING:
-    from paceline.server.prompts import ModelText
+    from paceline.text.model_text import ModelText
 
 BACKLOG = 2048
 
