@@ -119,6 +119,7 @@ def check_scheduler(scheduler: Scheduler) -> None:
     assert all(scheduler.requests.values()), "a request without sequences is kept"
     leading = {leader.sequence_id for group in scheduler._pending._leaders.values() for leader in group.values()}
     assert leading == {sequence.sequence_id for sequence in running if sequence.is_leading}, "leaders are miscounted"
+    assert all(not s.is_leading or (s.lease is not None and s.lease.is_attached) for s in running), "a leader hides"
     led = {id(entry[1]) for sequence in running for entry in sequence.followers}
     assert all(id(follower) in led for follower in scheduler._following.values()), "a follower's leader is gone"
     scheduler.kv.check([sequence.lease for sequence in running if sequence.lease is not None])
