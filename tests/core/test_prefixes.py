@@ -68,10 +68,10 @@ def test_a_crowd_of_followers_costs_its_size_not_its_square() -> None:
         scheduler.submit(Request(RequestId(number), prompt, StopRule(max_tokens=1)))
     loop.step()
     assert scheduler.num_running == 1
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(10):
         loop.step()
-    assert time.perf_counter() - start < 5.0, "each step compares every follower with every other"
+    assert time.process_time() - start < 5.0, "each step compares every follower with every other"
 
 
 def test_followers_leave_a_leader_that_goes_on_privately() -> None:
