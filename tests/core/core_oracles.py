@@ -3,7 +3,7 @@ been computed, and the scheduler's bookkeeping. These look inside the scheduler;
 """
 
 from array import array
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from paceline.core.kv import KvManager
@@ -58,11 +58,6 @@ def _plain_run(prompt: bytes, stop: StopRule, sampling: SamplingParams) -> Plain
         tuple((score.token_id, score.logprob) for output in outputs for score in output.prompt_scores),
         reason,
     )
-
-
-def unbatched(request: Request, choice_index: int) -> Request:
-    """The request that asks for one choice only."""
-    return replace(request, num_sequences=1, sampling=request.sampling.for_choice(choice_index))
 
 
 class PrefixOracle:
