@@ -63,7 +63,7 @@ struct AttendTile {
   int64_t kv_head;
   int64_t span;
   int64_t merge_index;  // shared by the spans that are merged
-  int64_t heads;  // query heads of this kv head
+  int64_t heads;        // query heads of this kv head
   int64_t num_queries;
   int64_t first_group;  // of the item's keys, counted from position 0
   int64_t end_group;
@@ -142,8 +142,8 @@ inline void clear_state(const AttendTile& t, const AttendScratch& scratch, int64
 }
 
 // What queries [first, first + num_queries) see of `piece`; false if nothing.
-inline bool choose_keys(const AttendArgs& args, const AttendTile& t, const AttendScratch& scratch, int64_t piece,
-                        int64_t first, PieceTask& task) {
+inline bool choose_keys(const AttendArgs& args, const AttendTile& t, const AttendScratch& scratch,
+                        int64_t piece, int64_t first, PieceTask& task) {
   const int64_t left = t.num_queries - first;
   task.num_queries = left < kBlockQueries ? left : kBlockQueries;
   int64_t low = kPieceKeys, high = 0;
@@ -162,7 +162,8 @@ inline bool choose_keys(const AttendArgs& args, const AttendTile& t, const Atten
   return true;
 }
 
-// Addresses of the groups of `piece` that some query of the item sees; others keep an address fit for a prefetch.
+// Addresses of the groups of `piece` that some query of the item sees; others keep an address fit for a
+// prefetch.
 inline void find_groups(const AttendArgs& args, const AttendTile& t, int64_t piece, const uint32_t** groups) {
   const KvPool& pool = *args.pool;
   const int64_t block_groups = pool.block_size / kGroupKeys;
