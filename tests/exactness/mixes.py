@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from paceline.ops.cpu import CpuBackend
+
 from paceline.core.kv import KvManager
 from paceline.core.loop import StepLoop
 from paceline.core.plan import StepPlan, StepResult, TokenLogprobs
@@ -24,7 +26,6 @@ from paceline.exec.rows import RowTable
 from paceline.models.resolve import open_checkpoint, resolve
 from paceline.models.spec import ModelSpec
 from paceline.models.transformer import Transformer, load_model
-from paceline.ops.cpu import CpuBackend
 from paceline.ops.protocol import KvFormat, KvLayout, SessionShape
 
 BLOCK_SIZE = 16
@@ -71,7 +72,12 @@ class Machine:
 
     def loop(self, num_blocks: int, budget: int) -> tuple[StepLoop, Watch]:
         layout = KvLayout(
-            self.spec.num_layers, num_blocks, BLOCK_SIZE, self.spec.num_kv_heads, self.spec.head_width, KvFormat.BFLOAT16
+            self.spec.num_layers,
+            num_blocks,
+            BLOCK_SIZE,
+            self.spec.num_kv_heads,
+            self.spec.head_width,
+            KvFormat.BFLOAT16,
         )
         session = self.backend.session(self.model, SessionShape(budget, MAX_ROWS, layout))
         watch = Watch(ModelExecutor(session, RowTable(MAX_ROWS, MAX_CONTEXT, PLAIN_BLOCKS)))
@@ -148,7 +154,9 @@ def run_mix(machine: Machine, seed: int, longest: int, counts: Counts) -> None:
         for choice, expected in enumerate(machine.plain(request)):
             bits = got.get((request.request_id, choice), [])
             wanted = expected[: len(bits)] if request.request_id in cancels else expected
-            assert bits == wanted, f"seed {seed}: request {request.request_id} choice {choice} differs from its plain run"
+            assert bits == wanted, (
+                f"seed {seed}: request {request.request_id} choice {choice} differs from its plain run"
+            )
             counts.tokens += len(bits)
             counts.choices += 1
     counts.mixes += 1

@@ -18,14 +18,15 @@ GOLDEN_RATIO = 0.618_033_988_749_895
 
 
 def service_key(sequence: Sequence, step_index: int) -> tuple[bool, int, int]:
-    """Order in which prefill chunks are paid: whoever has waited `AGEING_STEPS` steps, then the shortest remaining
-    debt.
+    """Order in which prefill chunks are paid: whoever has waited `AGEING_STEPS` steps, the longest unserved first;
+    then the shortest remaining debt.
 
     Shortest-remaining-first keeps short prompts fast behind a long one; ageing gives the long one at least every
-    eighth step, so none starves.
+    eighth step. Among several that starve the shortest must not win again, or the long one waits for ever.
     """
-    is_fresh = step_index - sequence.last_served_step < AGEING_STEPS
-    return (is_fresh, sequence.debt, sequence.sequence_id)
+    last_served_step = sequence.last_served_step
+    is_fresh = step_index - last_served_step < AGEING_STEPS
+    return (is_fresh, sequence.debt if is_fresh else last_served_step, sequence.sequence_id)
 
 
 def choose_victim(running: Iterable[Sequence], kv: KvManager) -> Sequence | None:

@@ -44,8 +44,12 @@ class PendingPrefixes:
         """
         if num_computed is None and leader.is_leading:
             self._forget(leader)
-        kept = [entry for entry in leader.followers if num_computed is not None and entry[0] > num_computed]
-        released = [entry[1] for entry in leader.followers if entry not in kept]
+        released, kept = [], []
+        for entry in leader.followers:
+            if num_computed is None or entry[0] <= num_computed:
+                released.append(entry[1])
+            else:
+                kept.append(entry)
         leader.followers[:] = kept
         return released
 

@@ -1,10 +1,10 @@
 """The waiting queue: sequences by priority, arrival and number, with removal from the middle.
 
-A heap whose removed entries are skipped when they surface, so every call is O(log n) amortised, with 10,000 waiting
-too.
+A heap whose removed entries are skipped when they surface, and swept when they outnumber the members (low priorities
+may never surface), so every call is O(log n) amortised, with 10,000 waiting too.
 """
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from paceline.core.request import SequenceId
 from paceline.core.sequence import Sequence
@@ -37,4 +37,7 @@ class WaitingQueue:
     def remove(self, sequence: Sequence) -> None:
         """Take a sequence out, wherever it stands."""
         self._members.discard(sequence.sequence_id)
+        if len(self._heap) > 2 * len(self._members) + 64:
+            self._heap = [entry for entry in self._heap if entry[2].sequence_id in self._members]
+            heapify(self._heap)
         self.peek()

@@ -84,6 +84,11 @@ class Request:
     priority: int = 0
     namespace: bytes = b""
 
+    def __post_init__(self) -> None:
+        assert len(self.prompt) > 0, "a request needs at least one prompt token"
+        assert self.num_sequences > 0, "a request needs at least one sequence"
+        assert self.stop.max_tokens >= 0, "max_tokens can't be negative"
+
 
 def token_array(tokens: SequenceOf[int]) -> "array[int]":
     """Token ids as the 32-bit array every room passes around."""

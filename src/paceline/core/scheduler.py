@@ -210,7 +210,7 @@ class Scheduler:
         self.num_preemptions += 1
         victim.num_preemptions += 1
         self._leave_row(victim)
-        victim.state, victim.num_computed = State.WAITING, 0
+        victim.state, victim.num_lost, victim.num_computed = State.WAITING, victim.num_computed, 0
         self._waiting.push(victim)
 
     def _admit(self, draft: Draft) -> None:
@@ -254,7 +254,7 @@ class Scheduler:
         if sequence.num_cached is None:
             sequence.num_cached = opening.num_cached_tokens
         else:
-            self.num_recomputed_tokens += sequence.debt - 1
+            self.num_recomputed_tokens += sequence.num_lost - opening.num_cached_tokens
         row = heappop(self._free_rows)
         sequence.row, sequence.state = row, State.RUNNING
         sequence.last_served_step = self.step_index

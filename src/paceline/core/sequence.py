@@ -28,8 +28,9 @@ class State(Enum):
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """One of a request's continuations. `num_cached` is what its first admission found in the prefix cache;
-    `num_scored` counts prompt positions whose scores were handed up (position 0 has none and counts as done)."""
+    """One of a request's continuations. `num_cached` is what its first admission found in the prefix cache, `num_lost`
+    what it had computed when it was last preempted; `num_scored` counts prompt positions whose scores were handed up
+    (position 0 has none and counts as done)."""
 
     sequence_id: SequenceId
     request: Request
@@ -41,6 +42,7 @@ class Sequence:
     num_cached: int | None = None
     num_scored: int = 1
     num_preemptions: int = 0
+    num_lost: int = 0
     last_served_step: int = 0
     lease: Lease | None = None
     row: int | None = None

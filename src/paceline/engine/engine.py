@@ -23,7 +23,7 @@ class Engine:
 
     def __init__(self, scheduler: Scheduler, executor: Executor, limits: EngineLimits, max_queued: int) -> None:
         self.limits = limits
-        self._scheduler = scheduler
+        self.scheduler = scheduler
         self._loop = StepLoop(scheduler, executor)
         self._max_queued = max_queued
         self._endings: list[SequenceOutput] = []
@@ -32,28 +32,28 @@ class Engine:
         """Queue a request. Raises ContextLengthError when it can never be served, OverloadedError when the queue is
         full.
         """
-        num_waiting = self._scheduler.num_waiting
+        num_waiting = self.scheduler.num_waiting
         if num_waiting >= self._max_queued:
             raise OverloadedError(
                 f"{num_waiting} sequences are waiting, the limit is {self._max_queued} (--max-num-queued-reqs)",
                 RETRY_AFTER_S,
             )
-        self._scheduler.submit(request)
+        self.scheduler.submit(request)
 
     def cancel(self, request_id: RequestId) -> None:
         """End every sequence of the request; each gives a last output with CANCELLED. Unknown ids are ignored."""
-        self._endings += self._scheduler.cancel(request_id)
+        self._endings += self.scheduler.cancel(request_id)
 
     def finish(self, request_id: RequestId, choice_index: int, num_tokens: int) -> None:
         """A stop string ended a choice after `num_tokens` tokens; what it sampled since is dropped. Unknown ids are
         ignored.
         """
         assert num_tokens >= 0, "a choice can't end before it began"
-        self._scheduler.finish(request_id, choice_index)
+        self.scheduler.finish(request_id, choice_index)
 
     def has_work(self) -> bool:
         """Whether `step` would compute or report something."""
-        return bool(self._endings) or self._scheduler.has_work()
+        return bool(self._endings) or self.scheduler.has_work()
 
     def step(self) -> list[SequenceOutput]:
         """Run one step and return the news, endings of cancelled requests first; [] when idle."""
@@ -62,15 +62,15 @@ class Engine:
 
     def gauges(self) -> EngineGauges:
         """The current state, counted when asked."""
-        pool = self._scheduler.kv.pool
+        pool = self.scheduler.kv.pool
         return EngineGauges(
-            num_waiting=self._scheduler.num_waiting,
-            num_running=self._scheduler.num_running,
+            num_waiting=self.scheduler.num_waiting,
+            num_running=self.scheduler.num_running,
             num_blocks_in_use=pool.num_in_use,
             num_blocks_cached=pool.num_cached,
             num_blocks_total=pool.num_blocks,
-            num_preemptions=self._scheduler.num_preemptions,
-            step_index=self._scheduler.step_index,
+            num_preemptions=self.scheduler.num_preemptions,
+            step_index=self.scheduler.step_index,
         )
 
 

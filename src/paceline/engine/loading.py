@@ -11,7 +11,7 @@ import numpy as np
 
 from paceline.config import EngineConfig
 from paceline.core.kv import KvManager
-from paceline.core.policy import LearnedReserve
+from paceline.core.policy import LearnedReserve, Reserve
 from paceline.core.scheduler import Scheduler, SchedulerLimits
 from paceline.engine.contract import EngineLimits
 from paceline.engine.engine import Engine
@@ -31,8 +31,11 @@ WARM_UP_STEPS = 8
 BYTES = {KvFormat.FLOAT32: 4, KvFormat.BFLOAT16: 2}
 
 
-def load_engine(config: EngineConfig) -> Engine:
-    """Load the model and everything around it. Raises CheckpointError or ConfigError."""
+def load_engine(config: EngineConfig, reserve: Reserve | None = None) -> Engine:
+    """Load the model and everything around it; `reserve` replaces the learned growth reserve (comparisons).
+
+    Raises CheckpointError or ConfigError.
+    """
     checkpoint = open_checkpoint(resolve(config.model, config.revision))
     spec = checkpoint.spec
     for note in checkpoint.notes:
@@ -46,7 +49,7 @@ def load_engine(config: EngineConfig) -> Engine:
     scheduler = Scheduler(
         SchedulerLimits(config.max_num_seqs, config.max_num_batched_tokens, max_context),
         kv,
-        LearnedReserve(layout.block_size),
+        reserve or LearnedReserve(layout.block_size),
     )
     table = RowTable(config.max_num_seqs, max_context, kv.blocks_for(max_context))
     limits = EngineLimits(

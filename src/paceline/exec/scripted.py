@@ -39,11 +39,13 @@ class ScriptedExecutor:
     def execute(self, plan: StepPlan) -> StepResult:
         """Apply the plan in its order; AssertionError when a row would read KV that is not its own context's."""
         for row in plan.freed_rows:
-            self._rows.pop(row, None)
+            assert self._rows.pop(row, None) is not None, f"row {row} is freed but was never taken"
         for new in plan.new_rows:
+            assert new.row not in self._rows, f"row {new.row} is taken twice"
             self._rows[new.row] = _make_row(new)
         for copy in plan.copies:
             for slot in range(copy.num_tokens):
+                assert (copy.source, slot) in self._slots, f"block {copy.source} is copied before it is computed"
                 self._slots[copy.target, slot] = self._slots[copy.source, slot]
         for step in plan.rows:
             self._compute(self._rows[step.row], step)
@@ -52,6 +54,7 @@ class ScriptedExecutor:
     def _compute(self, row: ScriptedRow, step: RowStep) -> None:
         row.blocks.extend(step.new_blocks)
         context = EMPTY_CONTEXT
+        assert len(row.blocks) * self._block_size >= step.start + step.num_tokens, f"row {step.row} lacks blocks"
         for position in range(step.start + step.num_tokens):
             context = _extend(context, row.tokens[position])
             cell = row.blocks[position // self._block_size], position % self._block_size

@@ -1,0 +1,257 @@
+// The walk of one tile of attention, shared by all instruction sets: which keys, which queries, where results
+// go. The arithmetic is a Kernel's (attention_portable.cpp, attention_avx512.cpp):
+//
+//   template <KvFormat> static void piece(const PieceTask&)   a block of queries against one piece of keys
+//   static void merge(float* state, const float* piece, int64_t width)
+//   static void finish(const float* state, int64_t head_width, float* output)
+//
+// A query sees keys [low, high) of a piece; a query that sees none of it is left out, which equals having
+// weight zero. With num_spans > 1 the pieces of an item go to partials, and whoever ends last merges them, in
+// the same order.
+#pragma once
+
+#include <cstring>
+
+#include "attention_layout.h"
+
+namespace paceline {
+namespace {
+
+// Scores become scale * s, or tanh_scale * tanh(s * scale) if capped; both in units of log 2, as weights are
+// powers of 2.
+struct ScoreScale {
+  bool capped;
+  float scale;
+  float tanh_scale;
+};
+
+// 2^f - 1 = f (kPower1 + f (kPower2 + ...)) for |f| <= 1/2, to 2e-8 of 2^f (a minimax fit, rounded to
+// float32).
+constexpr float kPower1 = 0.693147182f;
+constexpr float kPower2 = 0.240226477f;
+constexpr float kPower3 = 0.0555033237f;
+constexpr float kPower4 = 0.00961843692f;
+constexpr float kPower5 = 0.00133988739f;
+constexpr float kPower6 = 0.00015353362f;
+
+struct KeyRange {
+  int32_t low;
+  int32_t high;
+};
+
+// Up to kBlockQueries queries against the groups [first_group, end_group) of one piece.
+struct PieceTask {
+  const uint32_t* groups[kPieceGroups];
+  int64_t first_group;
+  int64_t end_group;
+  int64_t value_offset;  // units from a group's start to its V
+  int64_t query_units;   // of one query
+  int64_t width;         // E padded
+  int64_t num_queries;
+  const uint32_t* queries;
+  KeyRange visible[kBlockQueries];  // inside the piece
+  ScoreScale scale;
+  float* scores;
+  uint32_t* weights;
+  float* results;  // [num_queries, record_size]
+};
+
+struct AttendTile {
+  AttendItem item;
+  int64_t kv_head;
+  int64_t span;
+  int64_t group;  // of the tiles that share a merge
+  int64_t heads;  // query heads of this kv head
+  int64_t num_queries;
+  int64_t first_piece;  // of the item
+  int64_t end_piece;
+  const int32_t* block_table;
+};
+
+inline AttendTile locate_tile(const AttendArgs& args, int64_t tile) {
+  const AttendPlan& plan = *args.plan;
+  const StepRows& rows = *args.rows;
+  AttendTile t{};
+  t.span = tile % plan.num_spans;
+  t.group = tile / plan.num_spans;
+  t.kv_head = t.group % args.pool->num_kv_heads;
+  t.item = plan.items[t.group / args.pool->num_kv_heads];
+  t.heads = args.num_heads / args.pool->num_kv_heads;
+  t.num_queries = t.item.num_tokens * t.heads;
+  const int64_t first = rows.positions[t.item.first_token];
+  const int64_t oldest = args.window > 0 && first >= args.window ? first - args.window + 1 : 0;
+  t.first_piece = oldest / kPieceKeys;
+  t.end_piece = (first + t.item.num_tokens - 1) / kPieceKeys + 1;
+  t.block_table = rows.block_tables + rows.slots[t.item.row] * rows.table_stride;
+  return t;
+}
+
+inline KeyRange visible_keys(int64_t position, int64_t window, int64_t piece) {
+  const int64_t start = piece * kPieceKeys;
+  const int64_t high = position + 1 - start;
+  const int64_t low = window > 0 ? high - window : 0;
+  const auto clamped = [](int64_t key) {
+    return static_cast<int32_t>(key < 0 ? 0 : key < kPieceKeys ? key : kPieceKeys);
+  };
+  return {clamped(low), clamped(high)};
+}
+
+inline ScoreScale score_scale(const AttendArgs& args) {
+  constexpr float kLog2E = 1.44269504f;
+  if (args.soft_cap > 0) return {true, 2 * kLog2E * args.scale / args.soft_cap, args.soft_cap * kLog2E};
+  return {false, args.scale * kLog2E, 0};
+}
+
+// Rounds to nearest even; the same rounding for every query, wherever it is computed.
+inline void pack_query(KvFormat format, const float* q, int64_t head_width, uint32_t* units) {
+  if (format == KvFormat::kFloat32) {
+    std::memcpy(units, q, head_width * sizeof(float));
+    return;
+  }
+  for (int64_t e = 0; e < head_width; e += 2) {
+    uint32_t bits[2];
+    std::memcpy(bits, q + e, sizeof bits);
+    for (uint32_t& b : bits) b = (b + 0x7fffu + ((b >> 16) & 1u)) >> 16;
+    units[e / 2] = bits[0] | bits[1] << 16;
+  }
+}
+
+inline void load_queries(const AttendArgs& args, const AttendTile& t, const AttendScratch& scratch) {
+  const int64_t width = args.pool->head_width;
+  const int64_t units = width / unit_elements(args.pool->format);
+  for (int64_t i = 0; i < t.num_queries; ++i) {
+    const int64_t token = t.item.first_token + i / t.heads;
+    const int64_t head = t.kv_head * t.heads + i % t.heads;
+    pack_query(args.pool->format, args.q + (token * args.num_heads + head) * width, width,
+               scratch.queries + i * units);
+    scratch.positions[i] = args.rows->positions[token];
+  }
+}
+
+inline void clear_state(const AttendTile& t, const AttendScratch& scratch, int64_t head_width) {
+  const int64_t record = record_size(head_width);
+  const int64_t max_at = padded_width(head_width) + 16;
+  std::memset(scratch.state, 0, t.num_queries * record * sizeof(float));
+  for (int64_t i = 0; i < t.num_queries; ++i) scratch.state[i * record + max_at] = -__builtin_inff();
+}
+
+// Finds the groups of `piece` that queries [first, first + num_queries) see; false if they see none.
+inline bool prepare_block(const AttendArgs& args, const AttendTile& t, const AttendScratch& scratch,
+                          int64_t piece, int64_t first, PieceTask& task) {
+  const KvPool& pool = *args.pool;
+  const int64_t left = t.num_queries - first;
+  task.num_queries = left < kBlockQueries ? left : kBlockQueries;
+  int64_t low = kPieceKeys, high = 0;
+  for (int64_t i = 0; i < task.num_queries; ++i) {
+    const KeyRange seen = visible_keys(scratch.positions[first + i], args.window, piece);
+    task.visible[i] = seen;
+    low = seen.low < low ? seen.low : low;
+    high = seen.high > high ? seen.high : high;
+  }
+  if (low >= high) return false;
+  task.first_group = low / kGroupKeys;
+  task.end_group = (high + kGroupKeys - 1) / kGroupKeys;
+  task.queries = scratch.queries + first * task.query_units;
+  const int64_t block_groups = pool.block_size / kGroupKeys;
+  for (int64_t g = task.first_group; g < task.end_group; ++g) {
+    const int64_t group = piece * kPieceGroups + g;
+    const int64_t block = t.block_table[group / block_groups];
+    task.groups[g] = group_at(pool, args.layer_index, block, t.kv_head, group % block_groups);
+  }
+  return true;
+}
+
+inline PieceTask piece_task(const AttendArgs& args, const AttendScratch& scratch) {
+  PieceTask task{};
+  task.value_offset = key_units(*args.pool);
+  task.query_units = args.pool->head_width / unit_elements(args.pool->format);
+  task.width = padded_width(args.pool->head_width);
+  task.scale = score_scale(args);
+  task.scores = scratch.scores;
+  task.weights = scratch.weights;
+  task.results = scratch.results;
+  return task;
+}
+
+// Where the result of a piece waits for the merge: [group][piece of the item][query].
+inline float* partial_of(const AttendArgs& args, const AttendTile& t, int64_t piece) {
+  const int64_t index = (piece - t.first_piece) * t.num_queries;
+  return args.plan->partials + t.group * args.plan->partials_stride +
+         index * record_size(args.pool->head_width);
+}
+
+template <class Kernel>
+void merge_block(const PieceTask& task, float* state, const float* results) {
+  const int64_t record = task.width + 32;
+  for (int64_t i = 0; i < task.num_queries; ++i)
+    if (task.visible[i].low < task.visible[i].high)
+      Kernel::merge(state + i * record, results + i * record, task.width);
+}
+
+template <class Kernel>
+void run_piece(const AttendArgs& args, const PieceTask& task) {
+  if (args.pool->format == KvFormat::kBfloat16)
+    Kernel::template piece<KvFormat::kBfloat16>(task);
+  else
+    Kernel::template piece<KvFormat::kFloat32>(task);
+}
+
+template <class Kernel>
+void reduce_pieces(const AttendArgs& args, const AttendTile& t, const AttendScratch& scratch) {
+  const int64_t record = record_size(args.pool->head_width);
+  const int64_t spans = args.plan->num_spans;
+  const int64_t pieces = t.end_piece - t.first_piece;
+  PieceTask task = piece_task(args, scratch);
+  const int64_t end = t.first_piece + pieces * (t.span + 1) / spans;
+  for (int64_t piece = t.first_piece + pieces * t.span / spans; piece < end; ++piece)
+    for (int64_t first = 0; first < t.num_queries; first += kBlockQueries) {
+      if (!prepare_block(args, t, scratch, piece, first, task)) continue;
+      if (spans > 1) task.results = partial_of(args, t, piece) + first * record;
+      run_piece<Kernel>(args, task);
+      if (spans == 1) merge_block<Kernel>(task, scratch.state + first * record, task.results);
+    }
+}
+
+template <class Kernel>
+void merge_partials(const AttendArgs& args, const AttendTile& t, const AttendScratch& scratch) {
+  const int64_t record = record_size(args.pool->head_width);
+  PieceTask task = piece_task(args, scratch);
+  for (int64_t piece = t.first_piece; piece < t.end_piece; ++piece)
+    for (int64_t first = 0; first < t.num_queries; first += kBlockQueries)
+      if (prepare_block(args, t, scratch, piece, first, task))
+        merge_block<Kernel>(task, scratch.state + first * record,
+                            partial_of(args, t, piece) + first * record);
+}
+
+// True for the last span of the group to end, which then sees what the others wrote. Leaves the counter at
+// zero.
+inline bool ends_last(const AttendArgs& args, const AttendTile& t) {
+  int32_t* done = args.plan->spans_done + t.group;
+  if (__atomic_add_fetch(done, 1, __ATOMIC_ACQ_REL) < args.plan->num_spans) return false;
+  __atomic_store_n(done, 0, __ATOMIC_RELAXED);
+  return true;
+}
+
+template <class Kernel>
+void attend_tile(const AttendArgs& args, int64_t tile, int thread) {
+  const AttendTile t = locate_tile(args, tile);
+  const int64_t width = args.pool->head_width;
+  const int64_t queries = item_queries(args.num_heads, args.pool->num_kv_heads);
+  const AttendScratch scratch = attend_scratch(args.scratch + thread * args.scratch_stride, queries, width);
+  load_queries(args, t, scratch);
+  clear_state(t, scratch, width);
+  reduce_pieces<Kernel>(args, t, scratch);
+  if (args.plan->num_spans > 1) {
+    if (!ends_last(args, t)) return;
+    merge_partials<Kernel>(args, t, scratch);
+  }
+  for (int64_t i = 0; i < t.num_queries; ++i) {
+    const int64_t token = t.item.first_token + i / t.heads;
+    const int64_t head = t.kv_head * t.heads + i % t.heads;
+    Kernel::finish(scratch.state + i * record_size(width), width,
+                   args.output + (token * args.num_heads + head) * width);
+  }
+}
+
+}  // namespace
+}  // namespace paceline

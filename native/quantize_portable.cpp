@@ -1,0 +1,51 @@
+// Activation quantization, plainly: the check of the vector versions, bit for bit.
+#include <bit>
+
+#include "linear.h"
+
+namespace paceline::portable {
+namespace {
+
+// Nearest integer, ties to even, of |x| < 2^22: adding 1.5 * 2^23 leaves it in the low bits.
+int32_t round_to_even(float x) {
+  return std::bit_cast<int32_t>(x + 0x1.8p23f) - std::bit_cast<int32_t>(0x1.8p23f);
+}
+
+// By their bits, so that a NaN beats every number and reaches the scale.
+float largest_magnitude(const float* x) {
+  uint32_t largest = 0;
+  for (int64_t i = 0; i < kActivationGroup; ++i) {
+    const uint32_t magnitude = std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu;
+    largest = magnitude > largest ? magnitude : largest;
+  }
+  return std::bit_cast<float>(largest);
+}
+
+// The 32 values at `at` of x.
+void quantize_group(const QuantizeArgs& args, int64_t at) {
+  const float largest = largest_magnitude(args.x + at);
+  const bool zero = largest < kSmallestMagnitude;
+  const float inverse = zero ? 0.0f : 127.0f / largest;
+  const float scale = zero ? 0.0f : largest * (1.0f / 127.0f);
+  for (int64_t i = at; i < at + kActivationGroup; ++i) {
+    args.out.values[i] = static_cast<int8_t>(round_to_even(args.x[i] * inverse));
+  }
+  args.out.scales[at / kActivationGroup] = scale;
+  for (int64_t start = at; start < at + kActivationGroup; start += args.group) {
+    int32_t sum = 0;
+    for (int64_t i = start; i < start + args.group; ++i) sum += args.out.values[i];
+    args.out.offsets[start / args.group] = -128 * sum;
+    args.out.sums[start / args.group] = static_cast<float>(sum) * scale;
+  }
+}
+
+}  // namespace
+
+void quantize(const QuantizeArgs& args, int64_t tile, int /*thread*/) {
+  const Range rows = quantize_rows(args, tile);
+  for (int64_t at = rows.begin * args.depth; at < rows.end * args.depth; at += kActivationGroup) {
+    quantize_group(args, at);
+  }
+}
+
+}  // namespace paceline::portable

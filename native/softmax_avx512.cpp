@@ -1,0 +1,11 @@
+#if defined(__x86_64__)
+
+#include "softmax_body.h"
+
+namespace paceline::avx512 {
+
+const SoftmaxKernels softmax = {maximum, find, sum_exp, exps};
+
+}  // namespace paceline::avx512
+
+#endif

@@ -1,0 +1,7 @@
+#include "softmax_body.h"
+
+namespace paceline::portable {
+
+const SoftmaxKernels softmax = {maximum, find, sum_exp, exps};
+
+}  // namespace paceline::portable

@@ -1,0 +1,65 @@
+// The thread pool: runs lists of tasks, each a number of tiles, with a barrier after each task.
+//
+// Tiles are claimed one by one and a task ends when its tiles are done, whoever did them. So a thread that
+// the system took off its core costs at most the tile it holds: the others go on without it. A thread with
+// nothing to claim spins a few microseconds, then parks, which frees its core for whoever holds the last tile
+// (benchmarks/kernels/contention.cpp measures the alternatives).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace paceline {
+
+// `thread` is in [0, num_threads) and no two tiles running at once have the same: it indexes scratch.
+using TileFunction = void (*)(const void* args, int64_t tile, int thread);
+
+struct Task {
+  int64_t num_tiles;  // below 2^30
+  TileFunction run;
+  const void* args;
+};
+
+class ThreadPool {
+ public:
+  // The caller of `run` is thread 0; num_threads - 1 more are started.
+  explicit ThreadPool(int num_threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int num_threads() const { return num_threads_; }
+
+  // Runs the tasks in order; what a task wrote is seen by all tiles of the next. Returns when all are done.
+  // Callers from several threads take turns.
+  void run(const Task* tasks, int64_t num_tasks);
+
+ private:
+  void serve(int thread);
+  void work(int thread);
+  void begin(const Task* task);
+  void finish_tile();
+  void wait_past(uint64_t ticket);
+
+  const int num_threads_;
+  std::mutex run_mutex_;
+  std::vector<std::thread> workers_;
+
+  // The current task and the end of the list. Written only while no tile is claimed, read only by holders of
+  // one.
+  const Task* task_ = nullptr;
+  const Task* end_ = nullptr;
+  std::atomic<bool> stopping_{false};
+
+  // Bits 32..63: number of the task (it only grows). Bits 0..31: tiles claimed, counted up to kExhausted. One
+  // word, so that a claim can't be of another task than the thread thinks.
+  alignas(64) std::atomic<uint64_t> ticket_;
+  alignas(64) std::atomic<int64_t> tiles_left_{0};
+  // Moves with every new task; parked threads wait on it.
+  alignas(64) std::atomic<uint32_t> wakeups_{0};
+};
+
+}  // namespace paceline

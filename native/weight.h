@@ -1,0 +1,30 @@
+// What a backend holds of a model: packed weights and float32 vectors, with the memory they live in.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "memory.h"
+#include "pack.h"
+#include "threads.h"
+
+namespace paceline {
+
+struct Weight {
+  PackedWeight packed;
+  Memory data;
+};
+
+struct Vector {
+  std::vector<float> values;
+};
+
+// `depth` is the columns of every part. The parts are only read during the call. Throws std::invalid_argument
+// if no layout holds all parts exactly.
+std::shared_ptr<const Weight> make_weight(const std::vector<WeightPart>& parts, int64_t depth,
+                                          ThreadPool& pool);
+
+// The values of the first row of `part`.
+std::shared_ptr<const Vector> make_vector(const WeightPart& part, int64_t depth, ThreadPool& pool);
+
+}  // namespace paceline

@@ -1,0 +1,124 @@
+"""What a server was told to do: resolved once from the command line, frozen, printed at start.
+
+`ServeConfig` is the API process's; the part the engine process needs is `EngineConfig`, which travels to it as JSON.
+None means: the engine decides from the model and the machine. Errors name the option, the limit and the value.
+"""
+
+import importlib
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from paceline.errors import ConfigError
+
+DEFAULT_MODEL = "smollm2-135m"
+DEFAULT_ENGINE_FACTORY = "paceline.engine.engine:build_engine"
+DEFAULT_TEXT_FACTORY = "paceline.server.model_text:load_model_text"
+KV_CACHE_DTYPES = ("auto", "float32", "bfloat16", "int8")
+
+COUNT_SUFFIXES = {"": 1, "k": 1000, "K": 1024, "m": 1000**2, "M": 1024**2, "g": 1000**3, "G": 1024**3}
+BYTE_SUFFIXES = {"": 1, "kb": 1000, "kib": 1024, "mb": 1000**2, "mib": 1024**2, "gb": 1000**3, "gib": 1024**3}
+BYTE_SUFFIXES |= {"k": 1024, "m": 1024**2, "g": 1024**3}
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """What the engine process is started with."""
+
+    model: str = DEFAULT_MODEL
+    max_model_len: int | None = None
+    max_num_seqs: int = 64
+    max_num_batched_tokens: int = 2048
+    max_num_queued_reqs: int = 1024
+    block_size: int = 16
+    kv_cache_dtype: str = "auto"
+    kv_memory_bytes: int | None = None
+    num_threads: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check every value. Raises ConfigError."""
+        check_option("--max-model-len", self.max_model_len, 1, 2**24)
+        check_option("--max-num-seqs", self.max_num_seqs, 1, 4096)
+        check_option("--max-num-batched-tokens", self.max_num_batched_tokens, 1, 2**20)
+        check_option("--max-num-queued-reqs", self.max_num_queued_reqs, 1, 2**20)
+        check_option("--block-size", self.block_size, 1, 256)
+        check_option("--kv-memory", self.kv_memory_bytes, 2**20, 2**50)
+        check_option("--threads", self.num_threads, 1, 1024)
+        if self.kv_cache_dtype not in KV_CACHE_DTYPES:
+            allowed = ", ".join(KV_CACHE_DTYPES)
+            raise ConfigError(f"--kv-cache-dtype must be one of {allowed}, got {self.kv_cache_dtype!r}")
+
+    def to_json_mapping(self) -> dict[str, Any]:
+        """The fields as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json_mapping(cls, values: Mapping[str, Any]) -> "EngineConfig":
+        """The config that `to_json_mapping` gave."""
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class ServeConfig:
+    """What the API process is started with. `seed` None: each unseeded request draws its own."""
+
+    engine: EngineConfig
+    host: str = "127.0.0.1"
+    port: int = 8000
+    served_model_names: tuple[str, ...] = ()
+    api_keys: tuple[str, ...] = ()
+    chat_template: str | None = None
+    seed: int | None = None
+    shutdown_timeout_s: float = 30.0
+    engine_factory: str = DEFAULT_ENGINE_FACTORY
+    text_factory: str = DEFAULT_TEXT_FACTORY
+
+    def __post_init__(self) -> None:
+        """Check every value. Raises ConfigError."""
+        check_option("--port", self.port, 0, 65535)
+        check_option("--shutdown-timeout", self.shutdown_timeout_s, 0, 86400)
+        check_option("--seed", self.seed, 0, 2**64 - 1)
+        if any(not key.strip() or not key.isascii() for key in self.api_keys):
+            raise ConfigError("--api-key must be a non-empty ASCII text")
+        if any(not name for name in self.served_model_names):
+            raise ConfigError("--served-model-name must not be empty")
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """The names clients may use; the first is the one answers carry."""
+        return self.served_model_names or (self.engine.model,)
+
+
+def load_named(name: str) -> Any:
+    """The object that ``module:name`` names: how a process is told which engine and which text side to build."""
+    module_name, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module_name), attribute)
+
+
+def check_option(name: str, value: float | None, low: float, high: float) -> None:
+    """`value`, when given, lies in [low, high]."""
+    if value is not None and not low <= value <= high:
+        raise ConfigError(f"{name} must be between {low} and {high}, got {value}")
+
+
+def parse_count(name: str, text: str) -> int:
+    """A count such as 4096, 4k (4,000), 4K (4,096), 1m or 1.5k."""
+    return parse_suffixed(name, text, COUNT_SUFFIXES, "a number such as 4096, 4k (4,000) or 4K (4,096)")
+
+
+def parse_bytes(name: str, text: str) -> int:
+    """An amount of memory such as 512MiB, 2GiB or 1.5g (binary); MB and GB are decimal."""
+    lowered = text.strip().lower()
+    return parse_suffixed(name, lowered, BYTE_SUFFIXES, "an amount of memory such as 512MiB, 2GiB or 1.5g")
+
+
+def parse_suffixed(name: str, text: str, suffixes: Mapping[str, int], expected: str) -> int:
+    """A whole number of units written as a decimal number and a suffix."""
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)\s*([a-zA-Z]*)", text.strip())
+    if match is None or match.group(2) not in suffixes:
+        raise ConfigError(f"{name} must be {expected}, got {text!r}")
+    amount = float(match.group(1)) * suffixes[match.group(2)]
+    if amount != int(amount):
+        raise ConfigError(f"{name} must be a whole number, got {text!r} = {amount}")
+    return int(amount)

@@ -1,0 +1,69 @@
+"""The served fields of a request body as they come: types checked, values not yet. null and absent are the same."""
+
+import msgspec
+
+ABSENT = msgspec.Raw(b"null")
+
+
+class ContentPart(msgspec.Struct, frozen=True):
+    """One part of a message's content; only text is served."""
+
+    type: str
+    text: str | None = None
+
+
+class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One message as OpenAI clients send it, the ones they got from us included. Raw fields must be empty."""
+
+    role: str
+    content: str | list[ContentPart] | None = None
+    name: str | None = None
+    tool_call_id: str | None = None
+    tool_calls: msgspec.Raw = ABSENT
+    function_call: msgspec.Raw = ABSENT
+    audio: msgspec.Raw = ABSENT
+    refusal: msgspec.Raw = ABSENT
+    annotations: msgspec.Raw = ABSENT
+    reasoning_content: msgspec.Raw = ABSENT
+
+
+class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a stream reports. `include_obfuscation` is accepted: we pad nothing."""
+
+    include_usage: bool | None = None
+    include_obfuscation: bool | None = None
+
+
+class Body(msgspec.Struct, frozen=True):
+    """Both routes' fields; which of them a route serves is judged before this is decoded."""
+
+    model: str
+    messages: list[Message] | None = None
+    prompt: str | list[str | int | list[int]] | None = None
+    echo: bool | None = None
+    add_generation_prompt: bool | None = None
+    n: int | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    min_tokens: int | None = None
+    ignore_eos: bool | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
+    include_stop_str_in_output: bool | None = None
+    skip_special_tokens: bool | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    logprobs: bool | int | None = None
+    top_logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    priority: int | None = None
+    cache_salt: str | None = None

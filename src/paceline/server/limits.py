@@ -1,0 +1,30 @@
+"""What one HTTP request may ask for at most. Every limit is checked before work is queued, and named when it is passed.
+
+They bound memory and time of the API process; what the engine bounds (context, pool, queue) is not here.
+"""
+
+MAX_BODY_BYTES = 8 * 1024 * 1024
+MAX_FIELD_BYTES = 64 * 1024
+"""JSON of one field, other than messages and prompt."""
+
+MAX_MESSAGES = 4096
+MAX_CONTENT_PARTS = 16384
+MAX_PROMPTS = 2048
+MAX_CHOICES = 128
+MAX_SEQUENCES = 2048
+"""Prompts times choices of one HTTP request."""
+
+MAX_LOGPROBS = 20
+MAX_STOP_STRINGS = 16
+MAX_STOP_CHARS = 256
+MAX_STOP_TOKENS = 1024
+MAX_LOGIT_BIAS = 1024
+MAX_LOGIT_BIAS_VALUE = 100.0
+MAX_TEMPERATURE = 100.0
+MAX_PENALTY = 2.0
+MAX_REPETITION_PENALTY = 100.0
+MAX_CACHE_SALT_CHARS = 256
+MAX_INT32 = 2**31 - 1
+MIN_SEED = -(2**63)
+MAX_SEED = 2**64 - 1
+MAX_VALUE_SHOWN_CHARS = 40

@@ -1,0 +1,193 @@
+"""From the bytes of a request body to a value that can't be invalid.
+
+Two passes over the JSON: the first splits it into named raw values and judges the names (`fields.py`), the second
+decodes the served ones into `Body`, which checks types, and the functions below check values. The results are frozen
+and complete: what the rest of the server reads needs no further test. null means absent everywhere, as in OpenAI's API.
+"""
+
+import re
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from paceline.engine.contract import EngineLimits
+from paceline.errors import RequestError, UnsupportedFieldError
+from paceline.server.body import Body, ContentPart, Message
+from paceline.server.checks import check_length, check_token_ids, shown
+from paceline.server.fields import CHAT, COMPLETION, check_fields
+from paceline.server.limits import MAX_MESSAGES, MAX_PROMPTS, MAX_SEQUENCES
+from paceline.server.options import Options, parse_options
+from paceline.server.sizes import check_messages_size, check_prompt_size
+
+Prompt = str | tuple[int, ...]
+
+ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+EMPTY_VALUES = (b"null", b"[]", b'""')
+UNSERVED_MESSAGE_FIELDS = ("tool_calls", "function_call", "audio", "refusal", "annotations", "reasoning_content")
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTurn:
+    """One message of the conversation, plain text under one of the template's roles."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """A valid body of /v1/chat/completions."""
+
+    model: str
+    turns: tuple[ChatTurn, ...]
+    add_generation_prompt: bool
+    options: Options
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    """A valid body of /v1/completions: each prompt is text or token ids."""
+
+    model: str
+    prompts: tuple[Prompt, ...]
+    echo: bool
+    options: Options
+
+
+def parse_chat(data: bytes, limits: EngineLimits) -> ChatRequest:
+    """Parse a chat request. Raises RequestError naming the field, the limit and the value."""
+    body = decode(data, CHAT, limits)
+    options = parse_options(body, limits.vocab_size, chat_logprobs(body))
+    if not body.messages:
+        raise RequestError("messages must hold at least one message", "messages")
+    check_length(body.messages, MAX_MESSAGES, "messages", "messages")
+    if options.ending.max_tokens == 0:
+        raise RequestError("max_tokens must be at least 1, got 0", "max_tokens")
+    turns = tuple(chat_turn(message, f"messages[{index}]") for index, message in enumerate(body.messages))
+    return ChatRequest(body.model, turns, body.add_generation_prompt is not False, options)
+
+
+def parse_completion(data: bytes, limits: EngineLimits) -> CompletionRequest:
+    """Parse a completion request. Raises RequestError naming the field, the limit and the value."""
+    body = decode(data, COMPLETION, limits)
+    if isinstance(body.logprobs, bool):
+        raise RequestError("logprobs must be a number of alternatives here, got a boolean", "logprobs")
+    options = parse_options(body, limits.vocab_size, body.logprobs)
+    echo = body.echo is True
+    prompts = parse_prompts(body.prompt, limits.vocab_size)
+    if len(prompts) * options.num_choices > MAX_SEQUENCES:
+        raise RequestError(
+            f"prompts × n may be at most {MAX_SEQUENCES}, got {len(prompts)} × {options.num_choices}", "n"
+        )
+    if options.ending.max_tokens == 0 and not echo:
+        raise RequestError("max_tokens 0 needs echo true; otherwise it must be at least 1", "max_tokens")
+    if echo and options.is_streamed and body.logprobs is not None:
+        raise UnsupportedFieldError("echo with logprobs is not supported in a stream; send stream false", "echo")
+    if echo and body.logprobs is not None:
+        options = with_prompt_scores(options, body.logprobs)
+    return CompletionRequest(body.model, prompts, echo, options)
+
+
+def with_prompt_scores(options: Options, num_logprobs: int) -> Options:
+    """The same options with the prompt scored for `echo`."""
+    most = max(num_logprobs, options.num_prompt_logprobs or 0)
+    return replace(options, sampling=replace(options.sampling, num_prompt_logprobs=most))
+
+
+def decode(data: bytes, served: frozenset[str], limits: EngineLimits) -> Body:
+    """The served fields of a body, names and types checked."""
+    try:
+        fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        check_fields(fields, served)
+        if "prompt" in fields:
+            check_prompt_size(fields["prompt"], limits.effective_context)
+        if "messages" in fields:
+            check_messages_size(fields["messages"])
+        return msgspec.json.decode(data, type=Body)
+    except RecursionError:
+        raise RequestError("the body is nested too deeply to be a request") from None
+    except msgspec.ValidationError as error:
+        raise validation_error(str(error)) from None
+    except msgspec.DecodeError as error:
+        raise RequestError(f"the body is not valid JSON: {error}") from None
+
+
+def validation_error(text: str) -> RequestError:
+    """Msgspec's complaint as ours: 'Expected `int`, got `str` - at `$.stop[1]`' names the parameter stop[1]."""
+    place = re.search(r" - at `\$\.?(.*)`$", text)
+    param = place.group(1) if place and place.group(1) else None
+    what = text[: place.start()] if place else text
+    unknown = re.search(r"(?:unknown|missing required) field `(.*)`$", what)
+    if unknown:
+        param = f"{param}.{unknown.group(1)}" if param else unknown.group(1)
+    message = what.replace("`", "").replace("Object contains", "the object contains").replace("Expected", "expected")
+    return RequestError(f"{param}: {message}" if param else message, param)
+
+
+def chat_logprobs(body: Body) -> int | None:
+    """How many alternatives a chat request wants: None without logprobs, else top_logprobs."""
+    if body.logprobs is not None and not isinstance(body.logprobs, bool):
+        raise RequestError("logprobs must be a boolean here, with top_logprobs beside it", "logprobs")
+    if not body.logprobs:
+        if body.top_logprobs:
+            raise RequestError("top_logprobs needs logprobs true", "top_logprobs")
+        return None
+    return body.top_logprobs or 0
+
+
+def chat_turn(message: Message, param: str) -> ChatTurn:
+    """One message as plain text, parts joined."""
+    role = ROLES.get(message.role)
+    if role is None:
+        raise RequestError(
+            f"{param}.role must be one of {', '.join(ROLES)}, got {shown(message.role)}", f"{param}.role"
+        )
+    for name in UNSERVED_MESSAGE_FIELDS:
+        if bytes(getattr(message, name)) not in EMPTY_VALUES:
+            raise UnsupportedFieldError(f"{param}.{name} is not supported by this server", f"{param}.{name}")
+    if isinstance(message.content, list):
+        texts = [part_text(part, f"{param}.content[{index}]") for index, part in enumerate(message.content)]
+        return ChatTurn(role, "".join(texts))
+    if message.content is None and role != "assistant":
+        raise RequestError(f"{param}.content is missing", f"{param}.content")
+    return ChatTurn(role, message.content or "")
+
+
+def part_text(part: ContentPart, param: str) -> str:
+    """The text of a part; anything but text is refused by name."""
+    if part.type != "text":
+        raise UnsupportedFieldError(f"{param}: {shown(part.type)} parts are not supported; send text", param)
+    if part.text is None:
+        raise RequestError(f"{param}.text is missing", f"{param}.text")
+    return part.text
+
+
+def parse_prompts(prompt: str | list[str | int | list[int]] | None, vocab_size: int) -> tuple[Prompt, ...]:
+    """The prompts of a completion: text, texts, token ids, or lists of token ids."""
+    if prompt is None:
+        raise RequestError("prompt is missing", "prompt")
+    if isinstance(prompt, str):
+        return (prompt,)
+    if not prompt:
+        raise RequestError("prompt must hold at least one text or token id", "prompt")
+    if not isinstance(prompt[0], int):
+        check_length(prompt, MAX_PROMPTS, "prompt", "prompts")
+    token_ids = tuple(item for item in prompt if isinstance(item, int))
+    if len(token_ids) == len(prompt):
+        check_token_ids(token_ids, vocab_size, "prompt")
+        return (token_ids,)
+    if token_ids or len({type(item) for item in prompt}) > 1:
+        raise RequestError("prompt mixes texts and token ids; send one kind", "prompt")
+    return tuple(
+        item if isinstance(item, str) else listed_prompt(item, vocab_size, f"prompt[{index}]")
+        for index, item in enumerate(prompt)
+        if not isinstance(item, int)
+    )
+
+
+def listed_prompt(token_ids: list[int], vocab_size: int, param: str) -> tuple[int, ...]:
+    """One prompt given as token ids."""
+    if not token_ids:
+        raise RequestError(f"{param} must hold at least one token id", param)
+    check_token_ids(token_ids, vocab_size, param)
+    return tuple(token_ids)

@@ -1,0 +1,149 @@
+"""One HTTP request's generation: its prompts go to the engine, its choices come back as text.
+
+Owns the choices and the request ids; whoever opened a session closes it, and closing cancels what has not finished, so
+that a client that leaves costs the engine at most the step it is in. Choice `index` counts through prompts first:
+prompt p's i-th choice has index p * n + i.
+"""
+
+import time
+from array import array
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
+
+from paceline.core.output import SequenceOutput
+from paceline.core.plan import TokenLogprobs
+from paceline.core.request import FinishReason, Request, RequestId, StopRule, token_array
+from paceline.engine.client import EngineClient
+from paceline.engine.stream import OutputStream
+from paceline.errors import ContextLengthError, PacelineError, RequestError
+from paceline.server.choice import Choice, ChoiceDelta
+from paceline.server.options import Options
+from paceline.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one HTTP request: prompts once each, outputs of every choice."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+
+
+@dataclass(slots=True)
+class PromptState:
+    """One prompt of the session: its ids, and what the engine has told about it."""
+
+    token_ids: "array[int]"
+    scores: list[TokenLogprobs]
+    num_cached_tokens: int = 0
+
+
+class Session:
+    """The choices of one HTTP request, from submission to their ends."""
+
+    def __init__(
+        self, client: EngineClient, tokenizer: Tokenizer, options: Options, draw_seed: Callable[[], int]
+    ) -> None:
+        self._client = client
+        self._tokenizer = tokenizer
+        self.options = options
+        self._draw_seed = draw_seed
+        self._stream = OutputStream()
+        self._prompt_index_of: dict[RequestId, int] = {}
+        self._choices: list[Choice] = []
+        self._next_batch: list[SequenceOutput] = []
+        self.prompts: list[PromptState] = []
+
+    def submit(self, prompts: Sequence[Sequence[int]]) -> None:
+        """Queue every prompt. Raises ContextLengthError before any is queued, UnavailableError when not ready."""
+        requests = [self._request(token_ids) for token_ids in prompts]
+        for request in requests:
+            self._prompt_index_of[request.request_id] = len(self.prompts)
+            self.prompts.append(PromptState(request.prompt, []))
+            self._choices += [
+                Choice(self._tokenizer, self.options, len(self._choices) + index)
+                for index in range(request.num_sequences)
+            ]
+            self._client.submit(request, self._stream)
+
+    async def wait_for_first(self) -> None:
+        """Wait for the first news. Raises what the engine refused with, while a status can still be sent."""
+        self._next_batch = await self._stream.take()
+
+    async def deltas(self) -> AsyncIterator[list[ChoiceDelta]]:
+        """News of the choices in order of arrival, all that has come since the last turn at once."""
+        while batch := self._next_batch or await self._stream.take():
+            self._next_batch = []
+            deltas = [self._advance(output) for output in batch]
+            yield [delta for delta in deltas if delta is not None]
+
+    def fail(self, error: PacelineError) -> None:
+        """End the session with an error; what has arrived is still delivered."""
+        self.close()
+        self._stream.fail(error)
+
+    def close(self) -> None:
+        """Cancel what has not finished. May be called twice."""
+        for request_id in self._prompt_index_of:
+            self._client.cancel(request_id)
+
+    @property
+    def usage(self) -> Usage:
+        """Token counts so far."""
+        return Usage(
+            prompt_tokens=sum(len(prompt.token_ids) for prompt in self.prompts),
+            completion_tokens=sum(choice.num_tokens for choice in self._choices),
+            cached_tokens=sum(prompt.num_cached_tokens for prompt in self.prompts),
+        )
+
+    def _advance(self, output: SequenceOutput) -> ChoiceDelta | None:
+        prompt_index = self._prompt_index_of[output.request_id]
+        prompt = self.prompts[prompt_index]
+        if output.choice_index == 0:
+            prompt.num_cached_tokens = output.num_cached_tokens
+            prompt.scores.extend(output.prompt_scores)
+        choice = self._choices[prompt_index * self.options.num_choices + output.choice_index]
+        if choice.is_finished:
+            return None
+        if output.finish_reason in (FinishReason.ERROR, FinishReason.CANCELLED):
+            raise PacelineError("the engine could not finish this request")
+        delta = choice.push(output)
+        if choice.is_stopped_by_string and output.finish_reason is None:
+            self._client.finish(output.request_id, output.choice_index, choice.num_tokens)
+        return delta
+
+    def _request(self, token_ids: Sequence[int]) -> Request:
+        if not token_ids:
+            raise RequestError("prompt must hold at least one token", "prompt")
+        options = self.options
+        ending = options.ending
+        stop_ids = ending.stop_token_ids | (frozenset() if ending.ignore_eos else self._tokenizer.eos_ids)
+        sampling = replace(
+            options.sampling,
+            seed=self._draw_seed() if options.seed is None else options.seed,
+            forbidden_before_min=tuple(sorted(stop_ids)) if options.sampling.min_tokens else (),
+        )
+        return Request(
+            request_id=self._client.draw_request_id(),
+            prompt=token_array(token_ids),
+            stop=StopRule(self._max_tokens(len(token_ids)), sampling.min_tokens, stop_ids),
+            sampling=sampling,
+            num_sequences=options.num_choices,
+            arrival_s=time.monotonic(),
+            priority=options.priority,
+            namespace=options.namespace,
+        )
+
+    def _max_tokens(self, num_prompt_tokens: int) -> int:
+        """The limit asked for, or all that the context leaves. Raises ContextLengthError with the arithmetic."""
+        context = self._client.limits.effective_context
+        asked = self.options.ending.max_tokens
+        if num_prompt_tokens + (1 if asked is None else asked) <= context:
+            return context - num_prompt_tokens if asked is None else asked
+        wish = "at least 1 new token" if asked is None else f"{asked} new tokens (max_tokens)"
+        raise ContextLengthError(
+            f"{num_prompt_tokens} prompt tokens and {wish} do not fit the context of {context} tokens; "
+            "shorten the prompt or lower max_tokens",
+            "max_tokens" if asked is not None and num_prompt_tokens < context else "prompt",
+        )

@@ -1,0 +1,46 @@
+"""Start and stop of the API process.
+
+Order matters: the port is bound first (a port in use costs nothing), then the engine process starts and loads, and
+only then are HTTP and text imported here, beside it. Requests are answered 503 until both sides have loaded.
+
+First SIGTERM or SIGINT: drain. New requests get 503, running ones finish, for at most --shutdown-timeout; then the
+process exits with 0. What has not finished by then ends with an error event. A second signal quits at once.
+"""
+
+import socket
+
+from paceline.config import ServeConfig
+from paceline.engine.child import EngineCommand, start_engine
+from paceline.errors import ConfigError
+
+BACKLOG = 2048
+
+
+def serve_until_stopped(config: ServeConfig) -> int:
+    """Serve; returns the exit code. Raises ConfigError or CheckpointError when the start fails."""
+    listener = bind(config.host, config.port)
+    command = EngineCommand(config.engine_factory, config.engine.to_json_mapping())
+    child = start_engine(command)
+    try:
+        # Imported while the engine loads: these take as long as a small model does.
+        from paceline.server.run import run
+
+        return run(config, command, child, listener)
+    finally:
+        child.end()
+        listener.close()
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises ConfigError when the address can't be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"can't listen on {host} port {port}: {reason}; choose another --host or --port") from None
+    return listener

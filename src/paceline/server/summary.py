@@ -1,0 +1,27 @@
+"""What is printed at start: the facts a user needs to know what they may ask for, in plain lines."""
+
+from paceline import __version__
+from paceline.config import ServeConfig
+from paceline.engine.contract import EngineLimits
+
+CONCURRENCY_CONTEXT_TOKENS = 2048
+
+
+def summary_lines(config: ServeConfig, limits: EngineLimits, port: int) -> list[str]:
+    """The start-up summary."""
+    host = f"[{config.host}]" if ":" in config.host else config.host
+    context = min(CONCURRENCY_CONTEXT_TOKENS, limits.effective_context)
+    concurrency = min(limits.pool_tokens // context, limits.max_num_seqs)
+    speed = limits.expected_tokens_per_s
+    facts = {
+        "model": ", ".join(config.model_names),
+        "context": f"{limits.effective_context:,} tokens",
+        "KV cache": f"{limits.pool_tokens:,} tokens in blocks of {limits.block_size}",
+        "concurrency": f"{concurrency} sequences of {context:,} tokens (at most {limits.max_num_seqs} a step)",
+        "compute": f"{limits.instruction_set}, {limits.num_threads} threads",
+        "expected speed": "not measured" if speed is None else f"{speed:,.0f} tokens/s for one stream",
+        "API keys": f"{len(config.api_keys)}" if config.api_keys else "none: everyone who reaches the port may use it",
+    }
+    width = max(map(len, facts))
+    lines = [f"paceline {__version__}", *(f"  {name:<{width}}  {fact}" for name, fact in facts.items())]
+    return [*lines, f"ready on http://{host}:{port}/v1"]

@@ -1,0 +1,146 @@
+"""An engine that says what it is told to: for tests of everything around an engine, in a real engine process.
+
+Each sequence emits `script`, over and over, one token a step, choice i starting at its i-th token. Stop tokens,
+max_tokens, min_tokens, cancellation and prompt scores work as in a real engine; the logprob of a token is a function of
+its id. A prompt that starts with a token of `faults` makes the process misbehave as named there. `journal` is a file
+that gets a line a step: the number of running sequences, and of those whose cancellation it reports.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from paceline.core.output import SequenceOutput
+from paceline.core.plan import TokenLogprobs
+from paceline.core.request import FinishReason, Request, RequestId
+from paceline.engine.contract import EngineGauges, EngineLimits
+from paceline.errors import CheckpointError, ContextLengthError, OverloadedError
+
+BLOCK_SIZE = 16
+
+
+def build(config: Mapping[str, Any]) -> "ScriptedEngine":
+    """The factory: `config` may hold load_s, load_error and the fields of ScriptedEngine."""
+    options = dict(config)
+    time.sleep(options.pop("load_s", 0.0))
+    if load_error := options.pop("load_error", None):
+        raise CheckpointError(load_error)
+    return ScriptedEngine(**options)
+
+
+def build_from_environment(config: Mapping[str, Any]) -> "ScriptedEngine":
+    """The factory for a whole server: its command line has no place for a script."""
+    return build(json.loads(os.environ["SCRIPTED_ENGINE"]))
+
+
+@dataclass
+class Running:
+    """One sequence on its way."""
+
+    request: Request
+    choice_index: int
+    num_tokens: int = 0
+
+
+@dataclass
+class ScriptedEngine:
+    """See the module."""
+
+    script: list[int]
+    vocab_size: int = 1000
+    step_s: float = 0.0
+    context: int = 4096
+    max_queued: int = 1024
+    faults: dict[str, str] = field(default_factory=dict)
+    journal: str | None = None
+    num_steps: int = 0
+    running: list[Running] = field(default_factory=list)
+    cancelled: list[Running] = field(default_factory=list)
+
+    @property
+    def limits(self) -> EngineLimits:
+        return EngineLimits(self.context, 4 * self.context, BLOCK_SIZE, 64, self.vocab_size, "scripted", 1, 1000.0)
+
+    def submit(self, request: Request) -> None:
+        total = len(request.prompt) + request.stop.max_tokens
+        if total > self.context:
+            raise ContextLengthError(f"{total} tokens do not fit the context of {self.context}", "messages")
+        if len({running.request.request_id for running in self.running}) >= self.max_queued:
+            raise OverloadedError(f"{self.max_queued} requests are waiting", 1.0)
+        self.running += [Running(request, index) for index in range(request.num_sequences)]
+        fault = self.faults.get(str(request.prompt[0]))
+        if fault == "exit":
+            os._exit(9)
+        if fault == "raise":
+            raise RuntimeError("the scripted fault")
+
+    def cancel(self, request_id: RequestId) -> None:
+        self.cancelled += [running for running in self.running if running.request.request_id == request_id]
+        self.running = [running for running in self.running if running.request.request_id != request_id]
+
+    def finish(self, request_id: RequestId, choice_index: int, num_tokens: int) -> None:
+        self.running = [r for r in self.running if (r.request.request_id, r.choice_index) != (request_id, choice_index)]
+
+    def has_work(self) -> bool:
+        return bool(self.running or self.cancelled)
+
+    def step(self) -> list[SequenceOutput]:
+        time.sleep(self.step_s)
+        self.num_steps += 1
+        if self.journal:
+            with open(self.journal, "a") as file:
+                file.write(f"{len(self.running)} {len(self.cancelled)}\n")
+        outputs = [output(r, (), (), FinishReason.CANCELLED) for r in self.cancelled]
+        self.cancelled = []
+        outputs += [self.advance(running) for running in self.running]
+        ended = {(o.request_id, o.choice_index) for o in outputs if o.finish_reason is not None}
+        self.running = [r for r in self.running if (r.request.request_id, r.choice_index) not in ended]
+        return outputs
+
+    def advance(self, running: Running) -> SequenceOutput:
+        request = running.request
+        scores = tuple(prompt_scores(request)) if running.num_tokens == 0 else ()
+        if request.stop.max_tokens == 0:
+            return output(running, (), scores, FinishReason.LENGTH)
+        token_id = self.script[(running.choice_index + running.num_tokens) % len(self.script)]
+        running.num_tokens += 1
+        ends = token_id in request.stop.stop_token_ids and running.num_tokens > request.stop.min_tokens
+        reason = FinishReason.STOP if ends else None
+        if reason is None and running.num_tokens == request.stop.max_tokens:
+            reason = FinishReason.LENGTH
+        return output(running, (scored(token_id, request.sampling.num_logprobs),), scores, reason)
+
+    def gauges(self) -> EngineGauges:
+        in_use = sum(-(-(len(r.request.prompt) + r.num_tokens) // BLOCK_SIZE) for r in self.running)
+        num_running = len({r.request.request_id for r in self.running})
+        return EngineGauges(0, num_running, in_use, 0, self.context // BLOCK_SIZE * 4, 0, self.num_steps)
+
+
+def output(
+    running: Running,
+    tokens: tuple[TokenLogprobs, ...],
+    scores: tuple[TokenLogprobs, ...],
+    reason: FinishReason | None,
+) -> SequenceOutput:
+    num_cached = len(running.request.prompt) // BLOCK_SIZE * BLOCK_SIZE
+    return SequenceOutput(running.request.request_id, running.choice_index, tokens, scores, reason, num_cached)
+
+
+def logprob_of(token_id: int) -> float:
+    """The scripted logprob of a token: exact in binary, so that tests compare with ==."""
+    return -(token_id % 64 + 1) / 64
+
+
+def scored(token_id: int, num_logprobs: int | None) -> TokenLogprobs:
+    """The token with the ids above it as alternatives, itself first."""
+    top = tuple((token_id + rank, logprob_of(token_id) - rank) for rank in range(num_logprobs or 0))
+    return TokenLogprobs(token_id, logprob_of(token_id), top)
+
+
+def prompt_scores(request: Request) -> Iterator[TokenLogprobs]:
+    if request.sampling.num_prompt_logprobs is not None:
+        for token_id in request.prompt[1:]:
+            yield scored(token_id, request.sampling.num_prompt_logprobs)
