@@ -12,7 +12,6 @@ import random
 import statistics
 
 from paceline.config import EngineConfig
-
 from paceline.core.policy import Forecast, LearnedReserve, Reserve
 from paceline.core.sequence import Sequence
 from paceline.engine.engine import Engine

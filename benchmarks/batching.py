@@ -13,7 +13,6 @@ import statistics
 import subprocess
 
 from paceline.config import EngineConfig
-
 from paceline.engine.engine import Engine
 from paceline.engine.loading import load_engine
 from streams import Stream, decode_tokens_per_s, random_prompt, run_streams

@@ -10,7 +10,6 @@ import random
 import statistics
 
 from paceline.config import EngineConfig
-
 from paceline.engine.engine import Engine
 from paceline.engine.loading import load_engine
 from streams import Stream, random_prompt, run_streams

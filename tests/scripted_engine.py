@@ -3,7 +3,8 @@
 Each sequence emits `script`, over and over, one token a step, choice i starting at its i-th token. Stop tokens,
 max_tokens, min_tokens, cancellation and prompt scores work as in a real engine; the logprob of a token is a function of
 its id. A prompt that starts with a token of `faults` makes the process misbehave as named there. `journal` is a file
-that gets a line a step: the number of running sequences, and of those whose cancellation it reports.
+that gets a line a step: the number of running sequences, and of those whose cancellation it reports. `requests_log` is
+one that gets every request as JSON.
 """
 
 import json
@@ -13,10 +14,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from paceline.core.output import SequenceOutput
 from paceline.core.plan import TokenLogprobs
 from paceline.core.request import FinishReason, Request, RequestId
 from paceline.engine.contract import EngineGauges, EngineLimits
+from paceline.engine.messages import Submit
 from paceline.errors import CheckpointError, ContextLengthError, OverloadedError
 
 BLOCK_SIZE = 16
@@ -56,6 +60,7 @@ class ScriptedEngine:
     max_queued: int = 1024
     faults: dict[str, str] = field(default_factory=dict)
     journal: str | None = None
+    requests_log: str | None = None
     num_steps: int = 0
     running: list[Running] = field(default_factory=list)
     cancelled: list[Running] = field(default_factory=list)
@@ -70,6 +75,9 @@ class ScriptedEngine:
             raise ContextLengthError(f"{total} tokens do not fit the context of {self.context}", "messages")
         if len({running.request.request_id for running in self.running}) >= self.max_queued:
             raise OverloadedError(f"{self.max_queued} requests are waiting", 1.0)
+        if self.requests_log:
+            with open(self.requests_log, "ab") as file:
+                file.write(msgspec.json.encode(Submit.of(request)) + b"\n")
         self.running += [Running(request, index) for index in range(request.num_sequences)]
         fault = self.faults.get(str(request.prompt[0]))
         if fault == "exit":

@@ -1,8 +1,8 @@
 """A tiny byte-level vocabulary, and the text a scripted engine says with it: words, characters split over tokens."""
 
 from paceline.config import ServeConfig
-from paceline.server.prompts import ModelText
 from paceline.text.gguf_tokenizer import gguf_tokenizer
+from paceline.text.model_text import ModelText
 from paceline.text.template import ChatTemplate
 
 # GPT-2's spelling of bytes (Radford et al. 2019, `bytes_to_unicode`).

@@ -8,6 +8,7 @@ import typer
 from paceline import __version__
 from paceline.config import DEFAULT_MODEL, EngineConfig, ServeConfig, parse_bytes, parse_count
 from paceline.errors import PacelineError
+from paceline.server.start import serve_until_stopped
 from paceline.vllm_flags import answer_foreign_flags
 
 USAGE_EXIT_CODE = 2
@@ -41,6 +42,7 @@ def root(
 @app.command()
 def serve(  # one parameter a flag is how typer reads a command line
     model: Annotated[str, typer.Argument(help="A short name, a path, or a name on the hub.")] = DEFAULT_MODEL,
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a model on the hub.")] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
     served_model_name: Annotated[
@@ -48,12 +50,13 @@ def serve(  # one parameter a flag is how typer reads a command line
     ] = None,
     max_model_len: Annotated[str | None, typer.Option(help="Longest context. Default: the model's.")] = None,
     max_num_seqs: Annotated[str, typer.Option(help="Most sequences in one step.")] = "64",
-    max_num_batched_tokens: Annotated[str, typer.Option(help="Most tokens in one step.")] = "2048",
+    max_num_batched_tokens: Annotated[str, typer.Option(help="Most tokens in one step.")] = "256",
     max_num_queued_reqs: Annotated[str, typer.Option(help="Requests that may wait; more get 429.")] = "1024",
     block_size: Annotated[str, typer.Option(help="Tokens in a KV block.")] = "16",
-    kv_cache_dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or int8.")] = "auto",
+    kv_cache_dtype: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "auto",
     kv_memory: Annotated[str | None, typer.Option(help="Memory for the KV cache, such as 2GiB.")] = None,
     threads: Annotated[int | None, typer.Option(help="Compute threads. Default: the cores we may use.")] = None,
+    isa: Annotated[str | None, typer.Option(help="avx512 or portable. Default: the best of this machine.")] = None,
     seed: Annotated[int | None, typer.Option(help="Base of the seeds of requests that bring none.")] = None,
     api_key: Annotated[
         list[str] | None, typer.Option(envvar="PACELINE_API_KEY", help="Key that /v1 asks for; may be repeated.")
@@ -64,6 +67,7 @@ def serve(  # one parameter a flag is how typer reads a command line
     """Serve MODEL over an OpenAI-compatible HTTP API."""
     engine = EngineConfig(
         model=model,
+        revision=revision,
         max_model_len=None if max_model_len is None else parse_count("--max-model-len", max_model_len),
         max_num_seqs=parse_count("--max-num-seqs", max_num_seqs),
         max_num_batched_tokens=parse_count("--max-num-batched-tokens", max_num_batched_tokens),
@@ -72,6 +76,7 @@ def serve(  # one parameter a flag is how typer reads a command line
         kv_cache_dtype=kv_cache_dtype,
         kv_memory_bytes=None if kv_memory is None else parse_bytes("--kv-memory", kv_memory),
         num_threads=threads,
+        isa=isa,
     )
     config = ServeConfig(
         engine=engine,
@@ -83,8 +88,6 @@ def serve(  # one parameter a flag is how typer reads a command line
         seed=seed,
         shutdown_timeout_s=shutdown_timeout,
     )
-    from paceline.server.start import serve_until_stopped
-
     raise typer.Exit(serve_until_stopped(config))
 
 

@@ -15,7 +15,8 @@ from paceline.errors import ConfigError
 DEFAULT_MODEL = "smollm2-135m"
 DEFAULT_ENGINE_FACTORY = "paceline.engine.engine:build_engine"
 DEFAULT_TEXT_FACTORY = "paceline.server.model_text:load_model_text"
-KV_CACHE_DTYPES = ("auto", "float32", "bfloat16", "int8")
+KV_CACHE_DTYPES = ("auto", "float32", "bfloat16")
+INSTRUCTION_SETS = ("avx512", "portable")
 
 COUNT_SUFFIXES = {"": 1, "k": 1000, "K": 1024, "m": 1000**2, "M": 1024**2, "g": 1000**3, "G": 1024**3}
 BYTE_SUFFIXES = {"": 1, "kb": 1000, "kib": 1024, "mb": 1000**2, "mib": 1024**2, "gb": 1000**3, "gib": 1024**3}
@@ -27,14 +28,16 @@ class EngineConfig:
     """What the engine process is started with."""
 
     model: str = DEFAULT_MODEL
+    revision: str | None = None
     max_model_len: int | None = None
     max_num_seqs: int = 64
-    max_num_batched_tokens: int = 2048
+    max_num_batched_tokens: int = 256
     max_num_queued_reqs: int = 1024
     block_size: int = 16
     kv_cache_dtype: str = "auto"
     kv_memory_bytes: int | None = None
     num_threads: int | None = None
+    isa: str | None = None
 
     def __post_init__(self) -> None:
         """Check every value. Raises ConfigError."""
@@ -48,6 +51,8 @@ class EngineConfig:
         if self.kv_cache_dtype not in KV_CACHE_DTYPES:
             allowed = ", ".join(KV_CACHE_DTYPES)
             raise ConfigError(f"--kv-cache-dtype must be one of {allowed}, got {self.kv_cache_dtype!r}")
+        if self.isa is not None and self.isa not in INSTRUCTION_SETS:
+            raise ConfigError(f"--isa must be one of {', '.join(INSTRUCTION_SETS)}, got {self.isa!r}")
 
     def to_json_mapping(self) -> dict[str, Any]:
         """The fields as JSON values."""

@@ -74,7 +74,7 @@ def native_module_imports(source: Source) -> Iterator[str]:
 
 
 def dynamic_imports(source: Source) -> Iterator[str]:
-    """No import that these rules could not see, but for the configured factory, loaded in one place."""
+    """No import that these rules could not see, but for `load_named`: a process is told what to build by name."""
     if source.name == "src/paceline/config.py":
         return
     for node in ast.walk(source.tree):

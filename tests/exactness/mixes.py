@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from paceline.ops.cpu import CpuBackend
-
 from paceline.core.kv import KvManager
 from paceline.core.loop import StepLoop
 from paceline.core.plan import StepPlan, StepResult, TokenLogprobs
@@ -26,6 +24,7 @@ from paceline.exec.rows import RowTable
 from paceline.models.resolve import open_checkpoint, resolve
 from paceline.models.spec import ModelSpec
 from paceline.models.transformer import Transformer, load_model
+from paceline.ops.cpu import CpuBackend
 from paceline.ops.protocol import KvFormat, KvLayout, SessionShape
 
 BLOCK_SIZE = 16

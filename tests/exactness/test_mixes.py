@@ -3,9 +3,9 @@
 from functools import cache
 
 import pytest
-from paceline.ops.cpu import instruction_sets
 
 from exactness.mixes import Counts, Machine, load, run_mix
+from paceline.ops.cpu import instruction_sets
 
 MACHINES = [(isa, threads) for isa in instruction_sets() for threads in (1, 2)]
 

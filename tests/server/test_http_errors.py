@@ -44,7 +44,7 @@ REFUSED_CHAT = [
     ({"repetition_penalty": 0}, "repetition_penalty", "invalid_value"),
     ({"stop": ["a", ""]}, "stop", "invalid_value"),
     ({"stop": ["a", 1]}, "stop[1]", "invalid_value"),
-    ({"stop": "x" * 257}, "stop", "invalid_value"),
+    ({"stop": "x" * 1025}, "stop", "invalid_value"),
     ({"logprobs": 3}, "logprobs", "invalid_value"),
     ({"top_logprobs": 3}, "top_logprobs", "invalid_value"),
     ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "invalid_value"),

@@ -1,3 +1,5 @@
+"""Chat templates render what models were trained on, and a hostile one ends."""
+
 import time
 import tracemalloc
 from datetime import UTC, datetime

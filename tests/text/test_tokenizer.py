@@ -1,3 +1,5 @@
+"""Tokenizers built from checkpoints give the ids and bytes that were published."""
+
 import json
 import time
 from itertools import pairwise

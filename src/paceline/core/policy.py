@@ -106,7 +106,8 @@ class LearnedReserve:
 
     def remaining(self, sequence: Sequence) -> float:
         """Output tokens the sequence is expected to add; never more than it may. O(log window)."""
-        num_output, max_remaining = sequence.num_output, sequence.num_remaining
+        num_output = sequence.num_output
+        max_remaining = sequence.request.stop.max_tokens - num_output
         index = bisect_right(self._sorted, num_output)
         num_longer = len(self._sorted) - index
         if num_longer >= MIN_SAMPLES:

@@ -30,7 +30,7 @@ class State(Enum):
 class Sequence:
     """One of a request's continuations. `num_cached` is what its first admission found in the prefix cache, `num_lost`
     what it had computed when it was last preempted; `num_scored` counts prompt positions whose scores were handed up
-    (position 0 has none and counts as done)."""
+    (position 0 has none and counts as done); `num_prompt` is the prompt's length, kept since every step asks."""
 
     sequence_id: SequenceId
     request: Request
@@ -49,16 +49,15 @@ class Sequence:
     finish_reason: FinishReason | None = None
     is_leading: bool = False
     followers: "list[tuple[int, Sequence]]" = field(default_factory=list)
+    num_prompt: int = field(init=False)
 
-    @property
-    def num_prompt(self) -> int:
-        """Tokens the user gave."""
-        return len(self.request.prompt)
+    def __post_init__(self) -> None:
+        self.num_prompt = len(self.request.prompt)
 
     @property
     def num_output(self) -> int:
         """Tokens sampled so far."""
-        return len(self.tokens) - len(self.request.prompt)
+        return len(self.tokens) - self.num_prompt
 
     @property
     def debt(self) -> int:
@@ -86,7 +85,7 @@ class Sequence:
 
     def stop_reason(self) -> FinishReason | None:
         """Why it ends after the token it just sampled, if it does."""
-        rule = self.request.stop
-        if self.num_output > 0 and self.num_output >= rule.min_tokens and self.tokens[-1] in rule.stop_token_ids:
+        rule, num_output = self.request.stop, self.num_output
+        if num_output > 0 and num_output >= rule.min_tokens and self.tokens[-1] in rule.stop_token_ids:
             return FinishReason.STOP
-        return FinishReason.LENGTH if self.num_output >= rule.max_tokens else None
+        return FinishReason.LENGTH if num_output >= rule.max_tokens else None

@@ -58,7 +58,7 @@ def load_engine(config: EngineConfig, reserve: Reserve | None = None) -> Engine:
         block_size=layout.block_size,
         max_num_seqs=config.max_num_seqs,
         vocab_size=spec.vocab_size,
-        instruction_set=backend.name,
+        instruction_set=backend.isa,
         num_threads=config.num_threads or usable_cores(),
         expected_tokens_per_s=warm_up(session, table),
     )

@@ -102,7 +102,8 @@ def _theta(config: Fields) -> float:
 def _scaling_and_context(config: Fields) -> tuple[RopeScaling | None, int]:
     """The scaling, and how far the model reaches with it.
 
-    As vLLM reads it: `linear` and `yarn` stretch the stated length by their factor, `llama3` states the stretched one.
+    As vLLM reads it: `linear` stretches the stated length by its factor, `llama3` states the stretched one, `yarn` does
+    either, so that its longer reading holds.
     `dynamic` changes nothing up to the stated length; past it, it would re-rotate keys already cached as a sequence
     grows, so the stated length is where such a model ends.
     """
@@ -129,7 +130,7 @@ def _scaling_and_context(config: Fields) -> tuple[RopeScaling | None, int]:
             return Llama3Scaling(rope.number("factor"), low, high, original), stated
         case "yarn":
             factor = rope.number("factor", stated / max(original, 1))
-            return _yarn(rope, factor, original), _stretched(original, factor)
+            return _yarn(rope, factor, original), max(stated, _stretched(original, factor))
         case _:
             return None, stated
 

@@ -44,8 +44,10 @@ def _read_shards(directory: Path) -> dict[str, HostTensor]:
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError(f"{index}: weight_map is missing")
     for name, shard in weight_map.items():
-        if not isinstance(shard, str) or Path(shard).name != shard:
-            raise CheckpointError(f"{index}: the file of {name!r} is {shard!r}, must be a plain file name")
+        if not isinstance(shard, str) or Path(shard).name != shard or not shard.endswith(".safetensors"):
+            raise CheckpointError(
+                f"{index}: the file of {name!r} is {shard!r}, must be a plain file name *.safetensors"
+            )
     shards = sorted(set(weight_map.values()))
     missing = [shard for shard in shards if not (directory / shard).is_file()]
     if missing:

@@ -23,14 +23,27 @@ from paceline.ops.protocol import (
     SessionShape,
 )
 
+INSTRUCTION_SETS = ("avx512", "portable")
+
+
+def instruction_sets() -> tuple[str, ...]:
+    """Those this processor and build can run, the fastest first."""
+    return tuple(isa for isa in INSTRUCTION_SETS if _runs(isa))
+
+
+def _runs(isa: str) -> bool:
+    try:
+        _native.make_backend(1, isa)
+    except ValueError:
+        return False
+    return True
+
 
 class CpuBackend:
     """An `ops.protocol.Backend`. `isa`: "avx512" or "portable"; None takes the fastest the processor has.
 
     Raises ConfigError when the instruction set is not available or `num_threads` is below 1.
     """
-
-    name = "cpu"
 
     def __init__(self, num_threads: int, isa: str | None = None) -> None:
         try:

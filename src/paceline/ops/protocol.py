@@ -94,7 +94,7 @@ class KvLayout:
 
 @dataclass(frozen=True, slots=True)
 class RotaryTable:
-    """cos and sin, each float32 [max positions, rotated width / 2], scaling factors included; pairs are (i, i + half)."""
+    """cos and sin: float32 [max positions, rotated width / 2], scaling factors included; pairs are (i, i + half)."""
 
     cos: Float32Array
     sin: Float32Array
@@ -120,7 +120,9 @@ class Ops(Protocol):
         ...
 
     def rotary_store(self, qkv: Tensor, layer_index: int, shape: AttentionShape) -> Tensor:
-        """Split [T, (H + 2K)·E] into q, k, v; rotate q and k at the step's positions; store k and v in the KV of the layer; return q [T, H·E]."""
+        """Split [T, (H + 2K)·E] into q, k, v; rotate q and k at the step's positions; store k and v in the KV of the
+        layer; return q [T, H·E].
+        """
         ...
 
     def attend(self, q: Tensor, layer_index: int, shape: AttentionShape) -> Tensor:
@@ -138,7 +140,8 @@ class Ops(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One step's input. Row i of the step covers tokens [row_starts[i], row_starts[i+1]) and is executor slot `slots[i]`.
+    """One step's input. Row i of the step covers tokens [row_starts[i], row_starts[i+1]) and is executor slot
+    `slots[i]`.
 
     tokens, positions: int32 [T]. row_starts: int32 [R + 1]. slots: int32 [R].
     block_tables: int32 [max rows, max blocks a row], indexed by slot; entries past a row's need are not read.
@@ -242,10 +245,15 @@ class Model(Protocol):
 class Backend(Protocol):
     """Packs weights and makes sessions."""
 
-    name: str
+    @property
+    def isa(self) -> str:
+        """The instruction set of its kernels, as the start-up summary names it."""
+        ...
 
     def weight(self, parts: Sequence[HostTensor]) -> Weight:
-        """One linear weight (or embedding table) from tensors stacked by rows; kinds may differ only if the backend can hold both exactly."""
+        """One linear weight (or embedding table) from tensors stacked by rows; kinds may differ only if the backend
+        can hold both exactly.
+        """
         ...
 
     def vector(self, part: HostTensor) -> Weight:

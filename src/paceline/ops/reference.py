@@ -33,11 +33,14 @@ from paceline.ops.reference_sampling import sample_row
 
 Values = NDArray[np.float64]
 
+# Rows of a weight multiplied at a time: about a second-level cache, and too few for BLAS to wake its threads.
+WEIGHT_ROWS = 128
+
 
 class ReferenceBackend:
     """An `ops.protocol.Backend`. Weights are float64 arrays, exact values of what the file holds."""
 
-    name = "reference"
+    isa = "numpy-reference"
 
     def weight(self, parts: Sequence[HostTensor]) -> Values:
         """[sum of rows, columns]."""
@@ -155,10 +158,12 @@ class ReferenceOps:
         return self.norm(total, weight, epsilon), total
 
     def linear(self, x: Values, weight: Weight, bias: Weight | None = None) -> Values:
-        """[T, rows of weight], token by token."""
+        """[T, rows of weight], token by token over pieces of the weight that stay in cache meanwhile."""
         out = np.empty((len(x), len(weight)))
-        for token_index, row in enumerate(x):
-            out[token_index] = weight @ row
+        for start in range(0, len(weight), WEIGHT_ROWS):
+            piece = weight[start : start + WEIGHT_ROWS]
+            for token_index, row in enumerate(x):
+                out[token_index, start : start + WEIGHT_ROWS] = piece @ row
         return out if bias is None else out + bias
 
     def rotary_store(self, qkv: Values, layer_index: int, shape: AttentionShape) -> Values:

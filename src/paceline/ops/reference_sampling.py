@@ -1,8 +1,8 @@
 """How the reference backend draws a token: the meaning of `SampleBatch`, one row at a time.
 
 Order: bias, penalties, temperature, top-k, top-p, min-p; logprobs are of the raw logits. A draw is a function of
-(seed, position): `uniform` hashes the pair, and the candidates, best first (ties: lower id first), are walked until
-their cumulative weight exceeds it. Other backends may walk in another order; the distribution is the same.
+(seed, position): `uniform` turns the pair into a number, and the candidates are walked until their cumulative weight
+exceeds it: best first (ties: lower id first) where a filter sorted them, by ascending id where none did.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from paceline.ops.protocol import SampleBatch, SampleResult
 
 Values = NDArray[np.float64]
-MASK = (1 << 64) - 1
+WORD = (1 << 32) - 1
 
 
 def sample_row(batch: SampleBatch, index: int, logits: Values, result: SampleResult) -> None:
@@ -21,17 +21,16 @@ def sample_row(batch: SampleBatch, index: int, logits: Values, result: SampleRes
     token = draw(batch, index, logits) if target < 0 else target
     result.tokens[index] = token
     result.logprobs[index] = logprobs[token]
-    num_top = int(batch.num_top[index])
-    best = _best_first(logprobs)[:num_top]
-    result.top_ids[index, :num_top] = best
-    result.top_logprobs[index, :num_top] = logprobs[best]
+    best = _best_first(logprobs)[: int(batch.num_top[index])]
+    result.top_ids[index, : len(best)] = best
+    result.top_logprobs[index, : len(best)] = logprobs[best]
 
 
 def draw(batch: SampleBatch, index: int, raw_logits: Values) -> int:
     """The token entry `index` draws."""
     logits = adjusted(batch, index, raw_logits)
     temperature = float(batch.temperature[index])
-    if temperature == 0.0:
+    if temperature == 0.0 or logits.max() == -np.inf:
         return int(np.argmax(logits))
     order, weights = candidates(batch, index, logits / temperature)
     point = uniform(int(batch.seeds[index]), int(batch.num_known[index])) * weights.sum()
@@ -55,38 +54,37 @@ def adjusted(batch: SampleBatch, index: int, raw_logits: Values) -> Values:
 
 
 def candidates(batch: SampleBatch, index: int, logits: Values) -> tuple[NDArray[np.intp], Values]:
-    """Token ids that may be drawn, best first, and their weights (the best one's is 1).
+    """Token ids that may be drawn, in the order they are walked, and their weights (the best one's is 1).
 
     top-p keeps the fewest of the top-k whose share of those reaches p; min-p those that weigh at least that.
     """
-    order = _best_first(logits)
-    top_k = int(batch.top_k[index])
+    top_k, top_p, min_p = int(batch.top_k[index]), float(batch.top_p[index]), float(batch.min_p[index])
+    is_filtered = top_k > 0 or top_p < 1.0 or min_p > 0.0
+    order = _best_first(logits) if is_filtered else np.arange(len(logits))
     if top_k > 0:
         order = order[:top_k]
-    weights = np.exp(logits[order] - logits[order[0]])
-    top_p = float(batch.top_p[index])
+    weights = np.exp(logits[order] - logits.max())
     if top_p < 1.0:
         reached = np.cumsum(weights) >= top_p * weights.sum()
         kept = int(np.argmax(reached)) + 1
         order, weights = order[:kept], weights[:kept]
-    allowed = (weights >= float(batch.min_p[index])) & (weights > 0.0)
+    allowed = (weights >= min_p) & (weights > 0.0)
     return order[allowed], weights[allowed]
 
 
 def uniform(seed: int, position: int) -> float:
-    """A number in [0, 1): step `position` of splitmix64 (Steele et al. 2014) from a start that is a hash of the seed.
+    """A number in [0, 1): Philox4x32-10 (Salmon et al. 2011) with the seed as key and the position as counter.
 
-    The start is hashed because seeds that differ by a multiple of the step (the choices of one request do) would
-    otherwise walk the same sequence, some positions apart.
+    A keyed function rather than steps from a seeded start: the choices of one request have seeds a fixed stride apart,
+    and must not walk one sequence some positions apart.
     """
-    return (_mixed(_mixed(seed) + (position + 1) * 0x9E3779B97F4A7C15) >> 11) * 2.0**-53
-
-
-def _mixed(state: int) -> int:
-    state &= MASK
-    state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & MASK
-    state = (state ^ state >> 27) * 0x94D049BB133111EB & MASK
-    return state ^ state >> 31
+    key_low, key_high = seed & WORD, seed >> 32
+    counter = [position & WORD, position >> 32, 0, 0]
+    for _ in range(10):
+        even, odd = 0xD2511F53 * counter[0], 0xCD9E8D57 * counter[2]
+        counter = [odd >> 32 ^ counter[1] ^ key_low, odd & WORD, even >> 32 ^ counter[3] ^ key_high, even & WORD]
+        key_low, key_high = key_low + 0x9E3779B9 & WORD, key_high + 0xBB67AE85 & WORD
+    return ((counter[0] << 32 | counter[1]) >> 11) * 2.0**-53
 
 
 def log_softmax(logits: Values) -> Values:

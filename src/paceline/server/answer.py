@@ -17,7 +17,10 @@ from paceline.server.errors import error_body
 from paceline.server.session import Session, Usage
 from paceline.server.sse import DONE, event
 
-encode = msgspec.json.encode
+
+def encode(value: object) -> bytes:
+    """JSON, without spaces."""
+    return msgspec.json.encode(value)
 
 
 @dataclass(slots=True)

@@ -1,10 +1,10 @@
-"""One choice of an answer: token ids from the engine become text, stop strings end it, logprobs travel with their text.
+"""One choice of an answer: what the engine says about a sequence becomes what a client may see of it.
 
-Text is held back while it could still become a stop string, and tokens are held back with it, so that no logprob tells
-what the text does not. A token that ended the choice (end of sequence, stop token) is counted and not shown.
+The text itself is `text.choice`'s business; this adds how the engine says that a sequence has ended, and logprobs. A
+token that ended the choice (end of sequence, stop token) is counted and not shown; of tokens in a stop string that was
+cut, only what lies before the cut is shown, so that no logprob tells what the text does not.
 """
 
-import codecs
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from paceline.core.output import SequenceOutput
 from paceline.core.plan import TokenLogprobs
 from paceline.core.request import FinishReason
 from paceline.server.options import Options
+from paceline.text.choice import ChoiceText, TextPiece
 from paceline.text.tokenizer import Tokenizer
 
 
@@ -35,87 +36,63 @@ class ChoiceDelta:
 
 
 class Choice:
-    """The text of one choice so far, but for what it has already shown."""
+    """The state of one choice."""
 
     def __init__(self, tokenizer: Tokenizer, options: Options, index: int) -> None:
-        self.num_tokens = 0
-        self.finish_reason: str | None = None
+        self.is_finished = False
         self.is_stopped_by_string = False
         self._index = index
-        self._tokenizer = tokenizer
-        self._options = options
+        self._shows_stop_token = options.ending.includes_stop_string
         self._shows_tokens = options.sampling.num_logprobs is not None
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._held_text = ""
+        self._text = ChoiceText(tokenizer, options.ending.stops, options.skips_special_tokens)
+        self._num_hidden_tokens = 0
         self._num_shown_chars = 0
-        self._held_tokens: deque[tuple[ShownToken, int]] = deque()  # each with where its text starts
+        self._scored: deque[TokenLogprobs] = deque()
 
     @property
-    def is_finished(self) -> bool:
-        """Whether nothing more will be shown."""
-        return self.finish_reason is not None
+    def num_tokens(self) -> int:
+        """Tokens sampled, up to and with the one that ended the choice."""
+        return self._text.num_tokens + self._num_hidden_tokens
 
     def push(self, output: SequenceOutput) -> ChoiceDelta:
         """Take the engine's news; returns what may be shown now. Tokens past a stop string are not counted."""
-        ends_by_token = output.finish_reason is FinishReason.STOP and not self._options.ending.includes_stop_string
-        for position, scored in enumerate(output.tokens, 1):
-            self.num_tokens += 1
-            if ends_by_token and position == len(output.tokens):
-                break
-            self._append(scored)
-            cut = self._stop_position()
-            if cut is not None:
-                self.is_stopped_by_string = True
-                return self._show(cut, str(FinishReason.STOP))
+        tokens = output.tokens
+        if output.finish_reason is FinishReason.STOP and not self._shows_stop_token:
+            tokens = tokens[:-1]
+            self._num_hidden_tokens = 1
+        text = ""
+        shown: list[ShownToken] = []
+        for scored in tokens:
+            if self._shows_tokens:
+                self._scored.append(scored)
+            piece = self._text.push(scored.token_id)
+            text += piece.text
+            shown += self._shown_tokens(piece)
+            if piece.stop is not None:
+                return self._stopped_by_string(text, shown)
         if output.finish_reason is None:
-            return self._show(len(self._held_text) - self._num_held_chars(), None)
-        self._held_text += self._decoder.decode(b"", final=True)
-        return self._show(len(self._held_text), str(output.finish_reason))
+            return ChoiceDelta(self._index, text, tuple(shown), None)
+        piece = self._text.finish()
+        text += piece.text
+        shown += self._shown_tokens(piece)
+        if piece.stop is not None:
+            return self._stopped_by_string(text, shown)
+        self.is_finished = True
+        return ChoiceDelta(self._index, text, tuple(shown), str(output.finish_reason))
 
-    def _append(self, scored: TokenLogprobs) -> None:
-        is_hidden = self._options.skips_special_tokens and scored.token_id in self._tokenizer.special_ids
-        text = "" if is_hidden else self._decoder.decode(self._tokenizer.token_bytes(scored.token_id))
-        if self._shows_tokens:
-            self._held_tokens.append((ShownToken(text, scored), self._num_shown_chars + len(self._held_text)))
-        self._held_text += text
+    def _stopped_by_string(self, text: str, shown: list[ShownToken]) -> ChoiceDelta:
+        self.is_finished = self.is_stopped_by_string = True
+        self._num_hidden_tokens = 0
+        return ChoiceDelta(self._index, text, tuple(shown), str(FinishReason.STOP))
 
-    def _stop_position(self) -> int | None:
-        """Where the text must be cut: at the first stop string in it, if there is one."""
-        if self.num_tokens <= self._options.sampling.min_tokens:
-            return None
-        found = [
-            (start, len(stop))
-            for stop in self._options.ending.stop_strings
-            if (start := self._held_text.find(stop)) >= 0
-        ]
-        if not found:
-            return None
-        start, length = min(found)
-        return start + length if self._options.ending.includes_stop_string else start
-
-    def _num_held_chars(self) -> int:
-        """How many characters at the end could be the beginning of a stop string."""
-        held = 0
-        for stop in self._options.ending.stop_strings:
-            for length in range(min(len(stop) - 1, len(self._held_text)), held, -1):
-                if self._held_text.endswith(stop[:length]):
-                    held = length
-                    break
-        return held
-
-    def _show(self, num_chars: int, finish_reason: str | None) -> ChoiceDelta:
-        """Take the first `num_chars` held characters, and the tokens that lie in them, cut where the text is cut."""
-        text, self._held_text = self._held_text[:num_chars], self._held_text[num_chars:]
-        self._num_shown_chars += num_chars
-        self.finish_reason = finish_reason
-        return ChoiceDelta(self._index, text, tuple(self._take_tokens()), finish_reason)
-
-    def _take_tokens(self) -> Iterator[ShownToken]:
-        """The held tokens whose text has been shown; at the end also the one that the cut goes through."""
-        while self._held_tokens:
-            token, start = self._held_tokens[0]
-            num_chars = self._num_shown_chars - start
-            if len(token.text) > num_chars and not (self.is_finished and num_chars > 0):
-                return
-            self._held_tokens.popleft()
-            yield ShownToken(token.text[:num_chars], token.scored)
+    def _shown_tokens(self, piece: TextPiece) -> Iterator[ShownToken]:
+        """The tokens of a piece with their logprobs, cut where a stop string cut the text."""
+        self._num_shown_chars += len(piece.text)
+        if not self._shows_tokens:
+            return
+        for token in piece.tokens:
+            scored = self._scored.popleft()
+            if piece.stop is None:
+                yield ShownToken(token.text, scored)
+            elif token.offset < self._num_shown_chars:
+                yield ShownToken(token.text[: self._num_shown_chars - token.offset], scored)

@@ -9,6 +9,7 @@ from paceline.server.logprobs import CompletionLogprobs, prompt_logprobs
 from paceline.server.prompts import EncodedPrompt
 from paceline.server.protocol import CompletionRequest
 from paceline.server.session import Session, Usage
+from paceline.text.choice import prompt_texts
 from paceline.text.tokenizer import Tokenizer
 
 
@@ -80,8 +81,9 @@ class CompletionAnswer:
         prompt = self._prompts[prompt_index]
         if self._options.sampling.num_logprobs is not None:
             scores = session.prompts[prompt_index].scores
-            for piece, scored in zip(prompt.pieces(self._tokenizer), [None, *scores], strict=True):
-                self._logprobs[index].add(piece, scored)
+            texts = prompt_texts(self._tokenizer, prompt.token_ids, prompt.has_added_bos)
+            for token, scored in zip(texts, [None, *scores], strict=True):
+                self._logprobs[index].add(token.text, scored)
         return prompt
 
     def _add_tokens(self, index: int, tokens: Sequence[ShownToken]) -> None:

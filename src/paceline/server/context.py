@@ -11,8 +11,8 @@ from paceline.config import ServeConfig
 from paceline.engine.client import EngineClient
 from paceline.errors import UnavailableError, UnknownModelError
 from paceline.server.checks import listed, shown
-from paceline.server.prompts import ModelText
 from paceline.server.session import Session
+from paceline.text.model_text import ModelText
 
 DRAIN_RETRY_AFTER_S = 5.0
 LOAD_RETRY_AFTER_S = 2.0

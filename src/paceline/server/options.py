@@ -7,6 +7,7 @@ from paceline.errors import RequestError
 from paceline.server import limits
 from paceline.server.body import Body
 from paceline.server.checks import check_length, check_range, check_token_ids, shown
+from paceline.text.stops import StopStrings
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,7 @@ class Ending:
 
     max_tokens: int | None
     ignore_eos: bool
-    stop_strings: tuple[str, ...]
+    stops: StopStrings
     stop_token_ids: frozenset[int]
     includes_stop_string: bool
 
@@ -94,27 +95,17 @@ def parse_ending(body: Body, vocab_size: int) -> Ending:
         check_range(max_tokens, 0, limits.MAX_INT32, name)
     min_tokens = body.min_tokens or 0
     check_range(min_tokens, 0, limits.MAX_INT32 if max_tokens is None else max_tokens, "min_tokens")
+    stops = [body.stop] if isinstance(body.stop, str) else body.stop or []
     stop_token_ids = body.stop_token_ids or []
     check_length(stop_token_ids, limits.MAX_STOP_TOKENS, "stop_token_ids", "ids")
     check_token_ids(stop_token_ids, vocab_size, "stop_token_ids")
     return Ending(
         max_tokens=max_tokens,
         ignore_eos=body.ignore_eos is True,
-        stop_strings=parse_stop(body.stop),
+        stops=StopStrings(stops, body.include_stop_str_in_output is True),
         stop_token_ids=frozenset(stop_token_ids),
         includes_stop_string=body.include_stop_str_in_output is True,
     )
-
-
-def parse_stop(stop: str | list[str] | None) -> tuple[str, ...]:
-    """The stop strings."""
-    strings = [stop] if isinstance(stop, str) else stop or []
-    check_length(strings, limits.MAX_STOP_STRINGS, "stop", "strings")
-    for index, string in enumerate(strings):
-        if not string:
-            raise RequestError(f"stop[{index}] is empty", "stop")
-        check_length(string, limits.MAX_STOP_CHARS, "stop", "characters a string")
-    return tuple(strings)
 
 
 def parse_top_k(top_k: int | None, vocab_size: int) -> int | None:

@@ -1,38 +1,20 @@
 """From valid requests to token ids. The work runs in a thread, so that no stream waits for a long prompt."""
 
 import asyncio
-import codecs
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paceline.server.protocol import ChatRequest, CompletionRequest, Prompt
-from paceline.text.template import ChatTemplate
-from paceline.text.tokenizer import Tokenizer
-
-
-@dataclass(frozen=True, slots=True)
-class ModelText:
-    """The text side of a model: what turns conversations into token ids and token ids into text."""
-
-    tokenizer: Tokenizer
-    template: ChatTemplate
+from paceline.text.model_text import ModelText
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedPrompt:
-    """A prompt as the engine gets it, and as `echo` shows it."""
+    """A prompt as the engine gets it, and as `echo` shows it: without the beginning token that encoding added."""
 
     text: str
     token_ids: Sequence[int]
-
-    def pieces(self, tokenizer: Tokenizer) -> list[str]:
-        """What each token adds to the text; joined they are the text, but for tokens the tokenizer put around it."""
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        last = len(self.token_ids) - 1
-        return [
-            decoder.decode(tokenizer.token_bytes(token_id), final=index == last)
-            for index, token_id in enumerate(self.token_ids)
-        ]
+    has_added_bos: bool
 
 
 async def encode_chat(text: ModelText, request: ChatRequest) -> list[int]:
@@ -51,8 +33,11 @@ async def encode_completion(text: ModelText, request: CompletionRequest) -> list
 
     def encode(prompt: Prompt) -> EncodedPrompt:
         if isinstance(prompt, str):
-            return EncodedPrompt(prompt, text.tokenizer.encode(prompt, add_special_tokens=True))
+            token_ids = text.tokenizer.encode(prompt, add_special_tokens=True)
+            bos = text.tokenizer.bos_token
+            has_added_bos = bool(bos) and token_ids[:1] == [text.tokenizer.bos_id] and not prompt.startswith(bos)
+            return EncodedPrompt(prompt, token_ids, has_added_bos)
         shown = text.tokenizer.decode(prompt, skip_special=False) if request.echo else ""
-        return EncodedPrompt(shown, prompt)
+        return EncodedPrompt(shown, prompt, has_added_bos=False)
 
     return await asyncio.to_thread(lambda: [encode(prompt) for prompt in request.prompts])

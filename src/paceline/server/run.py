@@ -17,9 +17,9 @@ from paceline.engine.child import EngineChild, EngineCommand
 from paceline.engine.client import EngineClient, EngineState
 from paceline.errors import CheckpointError, UnavailableError
 from paceline.server.context import DRAIN_RETRY_AFTER_S, ServingContext
-from paceline.server.prompts import ModelText
 from paceline.server.routes import create_app
 from paceline.server.summary import summary_lines
+from paceline.text.model_text import ModelText
 
 DRAIN_POLL_S = 0.02
 CONNECTION_CLOSE_S = 1

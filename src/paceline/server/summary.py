@@ -19,9 +19,14 @@ def summary_lines(config: ServeConfig, limits: EngineLimits, port: int) -> list[
         "KV cache": f"{limits.pool_tokens:,} tokens in blocks of {limits.block_size}",
         "concurrency": f"{concurrency} sequences of {context:,} tokens (at most {limits.max_num_seqs} a step)",
         "compute": f"{limits.instruction_set}, {limits.num_threads} threads",
-        "expected speed": "not measured" if speed is None else f"{speed:,.0f} tokens/s for one stream",
+        "expected speed": "not measured" if speed is None else f"{rounded(speed)} tokens/s for one stream",
         "API keys": f"{len(config.api_keys)}" if config.api_keys else "none: everyone who reaches the port may use it",
     }
     width = max(map(len, facts))
     lines = [f"paceline {__version__}", *(f"  {name:<{width}}  {fact}" for name, fact in facts.items())]
     return [*lines, f"ready on http://{host}:{port}/v1"]
+
+
+def rounded(value: float) -> str:
+    """A measured figure with no more digits than it deserves."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"

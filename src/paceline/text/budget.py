@@ -1,6 +1,7 @@
 """What one rendering of a chat template may cost, in work and in time."""
 
 import time
+from collections.abc import ItemsView, KeysView, ValuesView
 from typing import Any, NamedTuple
 
 from jinja2.exceptions import SecurityError
@@ -13,8 +14,7 @@ MAX_INTEGER_BITS = 1024
 MAX_DEPTH = 128
 # A slot of a list or mapping, in characters' worth of work.
 SLOT_WORK = 4
-EMPTY: dict[Any, Any] = {}
-CONTAINERS = (list, tuple, set, dict, type(EMPTY.keys()), type(EMPTY.values()), type(EMPTY.items()))
+CONTAINERS = (list, tuple, set, dict, KeysView, ValuesView, ItemsView)
 
 
 class BudgetExceededError(Exception):

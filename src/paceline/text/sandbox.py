@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from types import BuiltinMethodType, FunctionType, MethodType
 from typing import Any
 
-from jinja2 import nodes, pass_context
+from jinja2 import Environment, nodes, pass_context
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension
 from jinja2.parser import Parser
@@ -92,17 +92,21 @@ class GenerationTag(Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
+def _refuse_attribute(environment: Environment, obj: Any, attribute: str) -> Undefined:
+    """A template reached for an attribute that leads into Python: refused here, not when the value is used."""
+    raise SecurityError(f"access to attribute {attribute!r} of {type(obj).__name__!r} object is unsafe")
+
+
 class ClosedEnvironment(ImmutableSandboxedEnvironment):
-    """Jinja's sandbox, refusing at once what Jinja would only fail on when the value is used."""
+    """Where Jinja's own filters run."""
 
-    def unsafe_undefined(self, obj: Any, attribute: str) -> Undefined:
-        """A template reached for an attribute that leads into Python."""
-        raise SecurityError(f"access to attribute {attribute!r} of {type(obj).__name__!r} object is unsafe")
+    unsafe_undefined = _refuse_attribute
 
 
-class MeteredEnvironment(ClosedEnvironment):
+class MeteredEnvironment(ImmutableSandboxedEnvironment):
     """The sandbox of chat templates. Holds no state of a rendering, so one serves all threads."""
 
+    unsafe_undefined = _refuse_attribute
     context_class = MeteredContext
     intercepted_binops = _words("+ - * / // % **")
 

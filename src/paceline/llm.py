@@ -1,0 +1,176 @@
+"""Generation in process: a model, its tokenizer and an engine behind two calls. For scripts, notebooks and tests.
+
+from paceline import LLM, GenerationOptions
+llm = LLM("smollm2-135m")
+[answer] = llm.chat([[{"role": "user", "content": "Name three cheeses."}]], GenerationOptions(max_tokens=64))
+print(answer.choices[0].text)
+"""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from paceline.config import EngineConfig
+from paceline.core.output import SequenceOutput
+from paceline.core.plan import TokenLogprobs
+from paceline.core.request import FinishReason, Request, RequestId, SamplingParams, StopRule, token_array
+from paceline.engine.loading import load_engine
+from paceline.errors import RequestError
+from paceline.text.choice import ChoiceText
+from paceline.text.model_text import load_model_text
+from paceline.text.stops import StopStrings
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationOptions:
+    """How to continue a prompt. `sampling.seed` is used only when `is_seeded`; otherwise each request draws one.
+
+    max_tokens None: as much as the effective context leaves.
+    """
+
+    max_tokens: int | None = None
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    is_seeded: bool = False
+    stop: tuple[str, ...] = ()
+    include_stop: bool = False
+    ignore_eos: bool = False
+    num_choices: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedChoice:
+    """One continuation. `tokens` are those counted, a stop token included; `text` is without it."""
+
+    text: str
+    tokens: tuple[TokenLogprobs, ...]
+    finish_reason: FinishReason
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """The answer to one prompt."""
+
+    prompt: tuple[int, ...]
+    choices: tuple[GeneratedChoice, ...]
+    prompt_scores: tuple[TokenLogprobs, ...]
+    num_cached_tokens: int
+
+
+class LLM:
+    """A loaded model. Not thread-safe."""
+
+    def __init__(self, model: str | EngineConfig = "smollm2-135m") -> None:
+        """Load by name, path or full configuration. Raises CheckpointError or ConfigError."""
+        config = model if isinstance(model, EngineConfig) else EngineConfig(model=model)
+        self.engine = load_engine(config)
+        self.text = load_model_text(config.model, config.revision)
+        self._num_requests = 0
+
+    def generate(
+        self, prompts: Sequence[str | Sequence[int]], options: GenerationOptions = GenerationOptions()
+    ) -> list[Generation]:
+        """Continue each prompt (text, or token ids), all in one batch; answers in the order of the prompts.
+
+        Raises RequestError for the first prompt that can't be served; none has run then.
+        """
+        ids = [
+            self.text.tokenizer.encode(prompt, add_special_tokens=True) if isinstance(prompt, str) else list(prompt)
+            for prompt in prompts
+        ]
+        return self._run(ids, options)
+
+    def chat(
+        self,
+        conversations: Sequence[Sequence[Mapping[str, object]]],
+        options: GenerationOptions = GenerationOptions(),
+    ) -> list[Generation]:
+        """Answer each conversation, rendered by the model's own template. Raises RequestError likewise."""
+        rendered = [self.text.template.render(messages) for messages in conversations]
+        return self._run([self.text.tokenizer.encode(text, add_special_tokens=False) for text in rendered], options)
+
+    def _run(self, prompts: list[list[int]], options: GenerationOptions) -> list[Generation]:
+        requests = [self._request(prompt, options) for prompt in prompts]
+        pending = {request.request_id: _Pending(self, request, options) for request in requests}
+        try:
+            for request in requests:
+                self.engine.submit(request)
+            while any(not generation.is_finished for generation in pending.values()):
+                for output in self.engine.step():
+                    pending[output.request_id].take(output)
+        except BaseException:
+            for request in requests:
+                self.engine.cancel(request.request_id)
+            self.engine.step()
+            raise
+        return [pending[request.request_id].result() for request in requests]
+
+    def _request(self, prompt: list[int], options: GenerationOptions) -> Request:
+        if not prompt:
+            raise RequestError("the prompt is empty; give at least one token", "prompt")
+        sampling = options.sampling if options.is_seeded else replace(options.sampling, seed=secrets.randbits(64))
+        stop_ids = frozenset() if options.ignore_eos else self.text.tokenizer.eos_ids
+        room = self.engine.limits.effective_context - len(prompt)
+        stop = StopRule(room if options.max_tokens is None else options.max_tokens, sampling.min_tokens, stop_ids)
+        sampling = replace(sampling, forbidden_before_min=tuple(sorted(stop_ids)))
+        self._num_requests += 1
+        return Request(
+            RequestId(self._num_requests),
+            token_array(prompt),
+            stop,
+            sampling,
+            options.num_choices,
+            float(self._num_requests),
+        )
+
+
+class _Pending:
+    """One request's answer while it grows."""
+
+    def __init__(self, llm: LLM, request: Request, options: GenerationOptions) -> None:
+        stops = StopStrings(options.stop, options.include_stop)
+        self._llm = llm
+        self._request = request
+        self._texts = [ChoiceText(llm.text.tokenizer, stops) for _ in range(request.num_sequences)]
+        self._shown = [""] * request.num_sequences
+        self._tokens: list[list[TokenLogprobs]] = [[] for _ in range(request.num_sequences)]
+        self._reasons: list[FinishReason | None] = [None] * request.num_sequences
+        self._prompt_scores: list[TokenLogprobs] = []
+        self._num_cached_tokens = 0
+
+    @property
+    def is_finished(self) -> bool:
+        return all(reason is not None for reason in self._reasons)
+
+    def take(self, output: SequenceOutput) -> None:
+        index, text = output.choice_index, self._texts[output.choice_index]
+        if self._reasons[index] is not None:
+            return
+        self._num_cached_tokens = output.num_cached_tokens
+        if index == 0:
+            self._prompt_scores += output.prompt_scores
+        for token in output.tokens:
+            ends_here = output.finish_reason is FinishReason.STOP and token is output.tokens[-1]
+            piece = text.push(token.token_id, is_shown=not ends_here)
+            self._shown[index] += piece.text
+            self._tokens[index].append(token)
+            if piece.stop is not None:
+                self._end_by_string(index, text.num_tokens)
+                return
+        if output.finish_reason is not None:
+            last = text.finish()
+            self._shown[index] += last.text
+            self._reasons[index] = FinishReason.STOP if last.stop is not None else output.finish_reason
+            del self._tokens[index][text.num_tokens :]
+
+    def _end_by_string(self, index: int, num_tokens: int) -> None:
+        self._reasons[index] = FinishReason.STOP
+        del self._tokens[index][num_tokens:]
+        self._llm.engine.finish(self._request.request_id, index, num_tokens)
+
+    def result(self) -> Generation:
+        choices = []
+        for text, tokens, reason in zip(self._shown, self._tokens, self._reasons, strict=True):
+            assert reason is not None
+            choices.append(GeneratedChoice(text, tuple(tokens), reason))
+        scores = tuple(self._prompt_scores)
+        return Generation(tuple(self._request.prompt), tuple(choices), scores, self._num_cached_tokens)
