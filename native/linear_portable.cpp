@@ -17,30 +17,32 @@ float coefficient(const PackedWeight& weight, const uint8_t* array, int64_t lane
   return weight.wide_scales ? load<float>(array + 4 * lane) : half_to_float(load<uint16_t>(array + 2 * lane));
 }
 
-// One record's numbers as the unsigned operand: centred on 128, or 4-bit ones with a minimum as they are.
+// One record as floats. Sums of number times activation stay below 2^24, so float arithmetic on them is
+// integer arithmetic, and is what every machine has vectors for.
 struct Record {
-  uint8_t numbers[kActivationGroup / 4][kPanelOutputs][4];
+  float numbers[kActivationGroup][kPanelOutputs];
   float scales[kPanelOutputs];
   float minimums[kPanelOutputs];
 };
 
-void unpack_record(const PackedWeight& weight, const uint8_t* from, Record& record) {
-  const int64_t bytes = value_bytes(weight);
-  if (weight.kind == WeightKind::INT8) {
-    std::memcpy(record.numbers, from, static_cast<size_t>(bytes));
-  } else {
-    const int centre = weight.has_minimum ? 0 : 120;
-    for (int64_t quad = 0; quad < weight.group / 4; quad += 2) {
-      const uint8_t* both = from + quad / 2 * kPanelOutputs * 4;
-      uint8_t* low = &record.numbers[quad][0][0];
-      uint8_t* high = &record.numbers[quad + 1][0][0];
-      for (int64_t i = 0; i < kPanelOutputs * 4; ++i) {
-        low[i] = static_cast<uint8_t>((both[i] & 15) + centre);
-        high[i] = static_cast<uint8_t>((both[i] >> 4) + centre);
-      }
+void unpack_quad(const uint8_t* quads, int shift, int mask, int zero, float (*numbers)[kPanelOutputs]) {
+  for (int64_t k = 0; k < 4; ++k) {
+    for (int64_t n = 0; n < kPanelOutputs; ++n) {
+      numbers[k][n] = static_cast<float>((quads[4 * n + k] >> shift & mask) - zero);
     }
   }
-  const uint8_t* coefficients = from + bytes;
+}
+
+void unpack_record(const PackedWeight& weight, const uint8_t* from, Record& record) {
+  const int zero = zero_point(weight);
+  for (int64_t k = 0; k < weight.group; k += 4) {
+    if (weight.kind == WeightKind::INT8) {
+      unpack_quad(from + k * kPanelOutputs, 0, 255, zero, record.numbers + k);
+    } else {
+      unpack_quad(from + k / 8 * 4 * kPanelOutputs, k & 4, 15, zero, record.numbers + k);
+    }
+  }
+  const uint8_t* coefficients = from + value_bytes(weight);
   for (int64_t n = 0; n < kPanelOutputs; ++n) record.scales[n] = coefficient(weight, coefficients, n);
   if (!weight.has_minimum) return;
   for (int64_t n = 0; n < kPanelOutputs; ++n) {
@@ -50,20 +52,16 @@ void unpack_record(const PackedWeight& weight, const uint8_t* from, Record& reco
 
 void add_record(const LinearArgs& args, const Record& record, int64_t row, int64_t g, Sums& sums) {
   const PackedWeight& weight = *args.weight;
-  const int64_t groups = weight.depth / weight.group;
-  const bool centred = weight.kind == WeightKind::INT8 || !weight.has_minimum;
   const int8_t* q = args.q.values + row * weight.depth + g * weight.group;
-  int32_t integers[kPanelOutputs];
-  std::fill_n(integers, kPanelOutputs, centred ? args.q.offsets[row * groups + g] : 0);
+  float integers[kPanelOutputs] = {};
   for (int64_t k = 0; k < weight.group; ++k) {
-    for (int64_t n = 0; n < kPanelOutputs; ++n) integers[n] += record.numbers[k / 4][n][k % 4] * q[k];
+    const float activation = q[k];
+    for (int64_t n = 0; n < kPanelOutputs; ++n) integers[n] += record.numbers[k][n] * activation;
   }
   const float scale = args.q.scales[(row * weight.depth + g * weight.group) / kActivationGroup];
-  for (int64_t n = 0; n < kPanelOutputs; ++n) {
-    sums.y[n] += static_cast<float>(integers[n]) * record.scales[n] * scale;
-  }
+  for (int64_t n = 0; n < kPanelOutputs; ++n) sums.y[n] += integers[n] * record.scales[n] * scale;
   if (!weight.has_minimum) return;
-  const float sum = args.q.sums[row * groups + g];
+  const float sum = args.q.sums[row * (weight.depth / weight.group) + g];
   for (int64_t n = 0; n < kPanelOutputs; ++n) sums.y[n] += record.minimums[n] * sum;
 }
 

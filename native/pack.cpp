@@ -13,11 +13,6 @@ bool is_float(WeightKind kind) { return kind == WeightKind::F32 || kind == Weigh
 
 int64_t coefficient_bytes(const PackedWeight& weight) { return weight.wide_scales ? 4 : 2; }
 
-int zero_point(const PackedWeight& weight) {
-  if (weight.kind == WeightKind::INT8) return 128;
-  return weight.has_minimum ? 0 : 8;
-}
-
 void store_coefficient(const PackedWeight& weight, uint8_t* array, int64_t lane, float value) {
   if (weight.wide_scales) {
     store(array + 4 * lane, value);
@@ -111,6 +106,11 @@ void unpack_quantized(const PackedWeight& weight, const uint8_t* record, int64_t
 }
 
 }  // namespace
+
+int zero_point(const PackedWeight& weight) {
+  if (weight.kind == WeightKind::INT8) return 128;
+  return weight.has_minimum ? 0 : 8;
+}
 
 int64_t value_bytes(const PackedWeight& weight) {
   return weight.group * kPanelOutputs / (weight.kind == WeightKind::INT4 ? 2 : 1);

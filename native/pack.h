@@ -53,6 +53,8 @@ int64_t source_row_bytes(SourceKind kind, int64_t depth);
 // Returns nullptr, or why there is none (mixed float and quantized parts, a depth that is not whole blocks).
 const char* plan_weight(const WeightPart* parts, int64_t num_parts, int64_t depth, PackedWeight* weight);
 
+// The stored number that means zero (`offset` above).
+int zero_point(const PackedWeight& weight);
 // Sizes of the layout: `data`, a panel, a record, and the values of a record (the two last for INT8 and
 // INT4).
 size_t packed_bytes(const PackedWeight& weight);

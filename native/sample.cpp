@@ -1,6 +1,8 @@
 #include "sample.h"
 
 #include <algorithm>
+#include <bit>
+#include <cfloat>
 #include <cmath>
 #include <cstring>
 
@@ -11,11 +13,6 @@ namespace paceline {
 namespace {
 
 constexpr float kInfinity = __builtin_inff();
-
-struct Candidate {
-  float logit;
-  int32_t token;
-};
 
 bool better(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
@@ -57,7 +54,7 @@ int64_t best(const Row& row, const float* logits, int64_t count, Candidate* out)
   for (int64_t id = 0; count > 0; ++id) {
     id += row.softmax().find(logits + id, vocab_size - id, threshold);
     if (id >= vocab_size) break;
-    const float logit = std::min(logits[id], 3.4028235e38f);
+    const float logit = std::min(logits[id], FLT_MAX);
     if (!(logit > -kInfinity)) continue;
     if (size == count) {
       if (logit == threshold) continue;
@@ -133,20 +130,44 @@ int32_t draw_any(const Row& row, const float* logits, float max, float scale) {
   return last;  // rounding used the last weight up
 }
 
-// Candidates that may be in the nucleus, best first. Tokens lighter than (1 - top_p) / V of the total weigh
-// less than 1 - top_p together, so the nucleus is among the others.
-int64_t nucleus_candidates(const Row& row, const float* logits, float max, float scale, double threshold) {
-  const float lightest =
-      max + static_cast<float>(std::log(std::max(threshold, 1e-37))) / scale - 1e-3f / scale;
-  Candidate* out = row.scratch.candidates;
-  int64_t size = 0;
-  for (int64_t id = 0;; ++id) {
-    id += row.softmax().find(logits + id, row.vocab_size() - id, lightest);
-    if (id >= row.vocab_size()) break;
-    out[size++] = {std::min(logits[id], 3.4028235e38f), static_cast<int32_t>(id)};
-  }
-  std::sort(out, out + size, better);
-  return size;
+// The weights of the candidates, into scratch.weights. Overwrites scratch.logits.
+void weigh(const Row& row, int64_t count, float max, float scale) {
+  for (int64_t c = 0; c < count; ++c) row.scratch.logits[c] = row.scratch.candidates[c].logit;
+  row.softmax().exps(row.scratch.logits, count, max, scale, row.scratch.weights);
+}
+
+// Weights are in [0, 1]; a bucket is an exponent and an eighth of its range, so that buckets rank as weights
+// do.
+uint32_t bucket_of(float weight) { return std::bit_cast<uint32_t>(weight) >> 20; }
+constexpr uint32_t kBuckets = (0x3f800000u >> 20) + 1;
+
+// The bucket in which the sum of the heaviest weights reaches `wanted`; 0 if all together don't.
+uint32_t bucket_at(const float* weights, int64_t count, double wanted) {
+  double sums[kBuckets] = {};
+  for (int64_t c = 0; c < count; ++c) sums[bucket_of(weights[c])] += weights[c];
+  uint32_t bucket = kBuckets;
+  for (double sum = 0; bucket > 0 && sum < wanted;) sum += sums[--bucket];
+  return bucket;
+}
+
+// The tokens that top-p and min-p may keep, best first: as many as they will keep and a few more, so that
+// only those are sorted. Tokens lighter than (1 - top_p) / V of the total weigh less than 1 - top_p together
+// and are left out at once.
+int64_t heaviest(const Row& row, const float* logits, float max, float scale, double total) {
+  const double top_p = row.rows().top_p[row.index], min_p = row.rows().min_p[row.index];
+  const double least =
+      std::max({(1.0 - top_p) * total / static_cast<double>(row.vocab_size()), min_p, 1e-37});
+  // A little below, as a logit is compared in place of its weight.
+  const float threshold = max + (static_cast<float>(std::log(least)) - 1e-3f) / scale;
+  Candidate* candidates = row.scratch.candidates;
+  int64_t count = row.softmax().collect(logits, row.vocab_size(), threshold, candidates);
+  weigh(row, count, max, scale);
+  const uint32_t bucket = top_p < 1.0 ? bucket_at(row.scratch.weights, count, top_p * total) : 0;
+  int64_t kept = 0;
+  for (int64_t c = 0; c < count; ++c)
+    if (bucket_of(row.scratch.weights[c]) >= bucket) candidates[kept++] = candidates[c];
+  std::sort(candidates, candidates + kept, better);
+  return kept;
 }
 
 // Cuts sorted candidates to the shortest head that weighs top_p of `total`, then to those of min_p of the
@@ -163,20 +184,20 @@ int64_t cut(const Row& row, const float* weights, int64_t count, double total) {
 }
 
 int32_t draw_filtered(const Row& row, const float* logits, float max, float scale) {
-  const SampleRows& rows = row.rows();
-  const int64_t i = row.index, vocab_size = row.vocab_size();
-  Candidate* candidates = row.scratch.candidates;
-  const bool by_rank = rows.top_k[i] > 0 && rows.top_k[i] < vocab_size;
-  double total = by_rank ? 0 : row.softmax().sum_exp(logits, vocab_size, max, scale);
-  const double tail = std::max((1.0 - rows.top_p[i]) * total / static_cast<double>(vocab_size),
-                               static_cast<double>(rows.min_p[i]));
-  const int64_t count = by_rank ? best(row, logits, rows.top_k[i], candidates)
-                                : nucleus_candidates(row, logits, max, scale, tail);
-  for (int64_t c = 0; c < count; ++c) row.scratch.logits[c] = candidates[c].logit;
-  row.softmax().exps(row.scratch.logits, count, max, scale, row.scratch.weights);
-  if (by_rank)
-    for (int64_t c = 0; c < count; ++c) total += row.scratch.weights[c];
-  return draw(row, candidates, row.scratch.weights, cut(row, row.scratch.weights, count, total));
+  const int64_t top_k = row.rows().top_k[row.index], vocab_size = row.vocab_size();
+  const float* weights = row.scratch.weights;
+  int64_t count;
+  double total = 0;
+  if (top_k > 0 && top_k < vocab_size) {
+    count = best(row, logits, top_k, row.scratch.candidates);
+    weigh(row, count, max, scale);
+    for (int64_t c = 0; c < count; ++c) total += weights[c];
+  } else {
+    total = row.softmax().sum_exp(logits, vocab_size, max, scale);
+    count = heaviest(row, logits, max, scale, total);
+    weigh(row, count, max, scale);
+  }
+  return draw(row, row.scratch.candidates, weights, cut(row, weights, count, total));
 }
 
 int32_t choose(const Row& row, float raw_max) {
@@ -195,7 +216,7 @@ int32_t choose(const Row& row, float raw_max) {
 // The log-softmax of a raw logit: -infinity where the row has no finite maximum.
 float logprob(float logit, float max, double log_sum) {
   if (!(logit > -kInfinity) || max == -kInfinity) return -kInfinity;
-  return static_cast<float>(static_cast<double>(std::min(logit, 3.4028235e38f)) - max - log_sum);
+  return static_cast<float>(static_cast<double>(std::min(logit, FLT_MAX)) - max - log_sum);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 namespace paceline::avx512 {
 
-const SoftmaxKernels softmax = {maximum, find, sum_exp, exps};
+const SoftmaxKernels softmax = {maximum, find, collect, sum_exp, exps};
 
 }  // namespace paceline::avx512
 

@@ -35,17 +35,33 @@ inline float maximum(const float* x, int64_t n) {
   return defined(max);
 }
 
+constexpr int64_t kSearchStep = 64;
+
+inline bool any_reaches(const float* x, float threshold) {
+  int32_t hits = 0;
+  for (int64_t i = 0; i < kSearchStep; ++i) hits += x[i] >= threshold;
+  return hits != 0;
+}
+
 inline int64_t find(const float* x, int64_t n, float threshold) {
-  constexpr int64_t kStep = 64;
   int64_t i = 0;
-  for (; i + kStep <= n; i += kStep) {
-    int32_t hits = 0;
-    for (int64_t j = 0; j < kStep; ++j) hits += x[i + j] >= threshold;
-    if (hits != 0) break;
-  }
+  while (i + kSearchStep <= n && !any_reaches(x + i, threshold)) i += kSearchStep;
   for (; i < n; ++i)
     if (defined(x[i]) >= threshold) return i;
   return n;
+}
+
+inline int64_t collect(const float* x, int64_t n, float threshold, Candidate* out) {
+  int64_t count = 0;
+  for (int64_t begin = 0; begin < n; begin += kSearchStep) {
+    const int64_t end = begin + kSearchStep < n ? begin + kSearchStep : n;
+    if (end == begin + kSearchStep && !any_reaches(x + begin, threshold)) continue;
+    for (int64_t i = begin; i < end; ++i) {
+      out[count] = {defined(x[i]), static_cast<int32_t>(i)};
+      count += out[count].logit >= threshold;
+    }
+  }
+  return count;
 }
 
 inline float sum_exp_block(const float* x, int64_t n, float max, float scale) {

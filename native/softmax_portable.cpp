@@ -2,6 +2,6 @@
 
 namespace paceline::portable {
 
-const SoftmaxKernels softmax = {maximum, find, sum_exp, exps};
+const SoftmaxKernels softmax = {maximum, find, collect, sum_exp, exps};
 
 }  // namespace paceline::portable

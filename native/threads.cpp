@@ -46,7 +46,7 @@ void ThreadPool::run(const Task* tasks, int64_t num_tasks) {
     return;
   }
   end_ = tasks + num_tasks;
-  begin(tasks);
+  begin(tasks, 0);
   work(0);
 }
 
@@ -69,7 +69,7 @@ void ThreadPool::work(int thread) {
       const Task& task = *task_;
       const int64_t tile = static_cast<int64_t>(claims) + task.num_tiles - static_cast<int64_t>(kExhausted);
       task.run(task.args, tile, thread);
-      finish_tile();
+      if (tiles_left_.fetch_sub(1, std::memory_order_acq_rel) == 1) begin(task_ + 1, thread);
     } else if (claims >= kEnded) {
       return;
     } else {
@@ -78,9 +78,11 @@ void ThreadPool::work(int thread) {
   }
 }
 
-// Publishes `task`, or the first after it that has tiles.
-void ThreadPool::begin(const Task* task) {
-  while (task < end_ && task->num_tiles == 0) ++task;
+// Goes on with `task` when all before it are done. A task of one tile is run here and now, which saves two
+// conversations between cores; the first larger one is published.
+void ThreadPool::begin(const Task* task, int thread) {
+  for (; task < end_ && task->num_tiles <= 1; ++task)
+    if (task->num_tiles == 1) task->run(task->args, 0, thread);
   task_ = task;
   uint64_t claims = kEnded;
   if (task < end_) {
@@ -90,10 +92,6 @@ void ThreadPool::begin(const Task* task) {
   ticket_.store(next_ticket(ticket_.load(std::memory_order_relaxed), claims), std::memory_order_release);
   wakeups_.fetch_add(1);
   wakeups_.notify_all();
-}
-
-void ThreadPool::finish_tile() {
-  if (tiles_left_.fetch_sub(1, std::memory_order_acq_rel) == 1) begin(task_ + 1);
 }
 
 // Returns once there is another task than that of `ticket`, or the list has ended.

@@ -40,8 +40,7 @@ class ThreadPool {
  private:
   void serve(int thread);
   void work(int thread);
-  void begin(const Task* task);
-  void finish_tile();
+  void begin(const Task* task, int thread);
   void wait_past(uint64_t ticket);
 
   const int num_threads_;
