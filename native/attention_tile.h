@@ -42,6 +42,7 @@ struct KeyRange {
 // Up to kBlockQueries queries against the groups [first_group, end_group) of one piece.
 struct PieceTask {
   const uint32_t* groups[kPieceGroups];
+  const uint32_t* next_groups[kPieceGroups];  // of the next piece, to prefetch
   int64_t first_group;
   int64_t end_group;
   int64_t value_offset;  // units from a group's start to its V
@@ -50,6 +51,7 @@ struct PieceTask {
   int64_t num_queries;
   const uint32_t* queries;
   KeyRange visible[kBlockQueries];  // inside the piece
+  bool all_visible;                 // to all queries
   ScoreScale scale;
   float* scores;
   uint32_t* weights;
@@ -60,10 +62,12 @@ struct AttendTile {
   AttendItem item;
   int64_t kv_head;
   int64_t span;
-  int64_t group;  // of the tiles that share a merge
-  int64_t heads;  // query heads of this kv head
+  int64_t merge_index;  // shared by the spans that are merged
+  int64_t heads;        // query heads of this kv head
   int64_t num_queries;
-  int64_t first_piece;  // of the item
+  int64_t first_group;  // of the item's keys, counted from position 0
+  int64_t end_group;
+  int64_t first_piece;
   int64_t end_piece;
   const int32_t* block_table;
 };
@@ -73,15 +77,17 @@ inline AttendTile locate_tile(const AttendArgs& args, int64_t tile) {
   const StepRows& rows = *args.rows;
   AttendTile t{};
   t.span = tile % plan.num_spans;
-  t.group = tile / plan.num_spans;
-  t.kv_head = t.group % args.pool->num_kv_heads;
-  t.item = plan.items[t.group / args.pool->num_kv_heads];
+  t.merge_index = tile / plan.num_spans;
+  t.kv_head = t.merge_index % args.pool->num_kv_heads;
+  t.item = plan.items[t.merge_index / args.pool->num_kv_heads];
   t.heads = args.num_heads / args.pool->num_kv_heads;
   t.num_queries = t.item.num_tokens * t.heads;
   const int64_t first = rows.positions[t.item.first_token];
   const int64_t oldest = args.window > 0 && first >= args.window ? first - args.window + 1 : 0;
-  t.first_piece = oldest / kPieceKeys;
-  t.end_piece = (first + t.item.num_tokens - 1) / kPieceKeys + 1;
+  t.first_group = oldest / kGroupKeys;
+  t.end_group = (first + t.item.num_tokens - 1) / kGroupKeys + 1;
+  t.first_piece = t.first_group / kPieceGroups;
+  t.end_piece = (t.end_group - 1) / kPieceGroups + 1;
   t.block_table = rows.block_tables + rows.slots[t.item.row] * rows.table_stride;
   return t;
 }
@@ -135,16 +141,17 @@ inline void clear_state(const AttendTile& t, const AttendScratch& scratch, int64
   for (int64_t i = 0; i < t.num_queries; ++i) scratch.state[i * record + max_at] = -__builtin_inff();
 }
 
-// Finds the groups of `piece` that queries [first, first + num_queries) see; false if they see none.
-inline bool prepare_block(const AttendArgs& args, const AttendTile& t, const AttendScratch& scratch,
-                          int64_t piece, int64_t first, PieceTask& task) {
-  const KvPool& pool = *args.pool;
+// What queries [first, first + num_queries) see of `piece`; false if nothing.
+inline bool choose_keys(const AttendArgs& args, const AttendTile& t, const AttendScratch& scratch,
+                        int64_t piece, int64_t first, PieceTask& task) {
   const int64_t left = t.num_queries - first;
   task.num_queries = left < kBlockQueries ? left : kBlockQueries;
   int64_t low = kPieceKeys, high = 0;
+  task.all_visible = true;
   for (int64_t i = 0; i < task.num_queries; ++i) {
     const KeyRange seen = visible_keys(scratch.positions[first + i], args.window, piece);
     task.visible[i] = seen;
+    task.all_visible = task.all_visible && seen.low == 0 && seen.high == kPieceKeys;
     low = seen.low < low ? seen.low : low;
     high = seen.high > high ? seen.high : high;
   }
@@ -152,13 +159,22 @@ inline bool prepare_block(const AttendArgs& args, const AttendTile& t, const Att
   task.first_group = low / kGroupKeys;
   task.end_group = (high + kGroupKeys - 1) / kGroupKeys;
   task.queries = scratch.queries + first * task.query_units;
-  const int64_t block_groups = pool.block_size / kGroupKeys;
-  for (int64_t g = task.first_group; g < task.end_group; ++g) {
-    const int64_t group = piece * kPieceGroups + g;
-    const int64_t block = t.block_table[group / block_groups];
-    task.groups[g] = group_at(pool, args.layer_index, block, t.kv_head, group % block_groups);
-  }
   return true;
+}
+
+// Addresses of the groups of `piece` that some query of the item sees; others keep an address fit for a
+// prefetch.
+inline void find_groups(const AttendArgs& args, const AttendTile& t, int64_t piece, const uint32_t** groups) {
+  const KvPool& pool = *args.pool;
+  const int64_t block_groups = pool.block_size / kGroupKeys;
+  const int64_t start = piece * kPieceGroups;
+  int64_t group = t.first_group > start ? t.first_group : start;
+  const int64_t end = t.end_group < start + kPieceGroups ? t.end_group : start + kPieceGroups;
+  int64_t index = group / block_groups, inside = group % block_groups;
+  for (; group < end; ++group) {
+    groups[group - start] = group_at(pool, args.layer_index, t.block_table[index], t.kv_head, inside);
+    if (++inside == block_groups) inside = 0, ++index;
+  }
 }
 
 inline PieceTask piece_task(const AttendArgs& args, const AttendScratch& scratch) {
@@ -176,7 +192,7 @@ inline PieceTask piece_task(const AttendArgs& args, const AttendScratch& scratch
 // Where the result of a piece waits for the merge: [group][piece of the item][query].
 inline float* partial_of(const AttendArgs& args, const AttendTile& t, int64_t piece) {
   const int64_t index = (piece - t.first_piece) * t.num_queries;
-  return args.plan->partials + t.group * args.plan->partials_stride +
+  return args.plan->partials + t.merge_index * args.plan->partials_stride +
          index * record_size(args.pool->head_width);
 }
 
@@ -197,19 +213,33 @@ void run_piece(const AttendArgs& args, const PieceTask& task) {
 }
 
 template <class Kernel>
-void reduce_pieces(const AttendArgs& args, const AttendTile& t, const AttendScratch& scratch) {
+void reduce_piece(const AttendArgs& args, const AttendTile& t, const AttendScratch& scratch, int64_t piece,
+                  PieceTask& task) {
   const int64_t record = record_size(args.pool->head_width);
+  const bool merges = args.plan->num_spans == 1;
+  for (int64_t first = 0; first < t.num_queries; first += kBlockQueries) {
+    if (!choose_keys(args, t, scratch, piece, first, task)) continue;
+    if (!merges) task.results = partial_of(args, t, piece) + first * record;
+    run_piece<Kernel>(args, task);
+    if (merges) merge_block<Kernel>(task, scratch.state + first * record, task.results);
+  }
+}
+
+// The pieces of the tile's span.
+template <class Kernel>
+void reduce_span(const AttendArgs& args, const AttendTile& t, const AttendScratch& scratch) {
   const int64_t spans = args.plan->num_spans;
   const int64_t pieces = t.end_piece - t.first_piece;
-  PieceTask task = piece_task(args, scratch);
+  const int64_t start = t.first_piece + pieces * t.span / spans;
   const int64_t end = t.first_piece + pieces * (t.span + 1) / spans;
-  for (int64_t piece = t.first_piece + pieces * t.span / spans; piece < end; ++piece)
-    for (int64_t first = 0; first < t.num_queries; first += kBlockQueries) {
-      if (!prepare_block(args, t, scratch, piece, first, task)) continue;
-      if (spans > 1) task.results = partial_of(args, t, piece) + first * record;
-      run_piece<Kernel>(args, task);
-      if (spans == 1) merge_block<Kernel>(task, scratch.state + first * record, task.results);
-    }
+  PieceTask task = piece_task(args, scratch);
+  for (const uint32_t*& group : task.next_groups) group = static_cast<const uint32_t*>(args.pool->data);
+  if (start < end) find_groups(args, t, start, task.next_groups);
+  for (int64_t piece = start; piece < end; ++piece) {
+    std::memcpy(task.groups, task.next_groups, sizeof task.groups);
+    if (piece + 1 < end) find_groups(args, t, piece + 1, task.next_groups);
+    reduce_piece<Kernel>(args, t, scratch, piece, task);
+  }
 }
 
 template <class Kernel>
@@ -218,7 +248,7 @@ void merge_partials(const AttendArgs& args, const AttendTile& t, const AttendScr
   PieceTask task = piece_task(args, scratch);
   for (int64_t piece = t.first_piece; piece < t.end_piece; ++piece)
     for (int64_t first = 0; first < t.num_queries; first += kBlockQueries)
-      if (prepare_block(args, t, scratch, piece, first, task))
+      if (choose_keys(args, t, scratch, piece, first, task))
         merge_block<Kernel>(task, scratch.state + first * record,
                             partial_of(args, t, piece) + first * record);
 }
@@ -226,7 +256,7 @@ void merge_partials(const AttendArgs& args, const AttendTile& t, const AttendScr
 // True for the last span of the group to end, which then sees what the others wrote. Leaves the counter at
 // zero.
 inline bool ends_last(const AttendArgs& args, const AttendTile& t) {
-  int32_t* done = args.plan->spans_done + t.group;
+  int32_t* done = args.plan->spans_done + t.merge_index;
   if (__atomic_add_fetch(done, 1, __ATOMIC_ACQ_REL) < args.plan->num_spans) return false;
   __atomic_store_n(done, 0, __ATOMIC_RELAXED);
   return true;
@@ -240,7 +270,7 @@ void attend_tile(const AttendArgs& args, int64_t tile, int thread) {
   const AttendScratch scratch = attend_scratch(args.scratch + thread * args.scratch_stride, queries, width);
   load_queries(args, t, scratch);
   clear_state(t, scratch, width);
-  reduce_pieces<Kernel>(args, t, scratch);
+  reduce_span<Kernel>(args, t, scratch);
   if (args.plan->num_spans > 1) {
     if (!ends_last(args, t)) return;
     merge_partials<Kernel>(args, t, scratch);

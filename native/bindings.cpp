@@ -232,7 +232,7 @@ void bind_program(nb::module_& module) {
       .def("embed", &Program::embed, "table"_a)
       .def("norm", &Program::norm, "x"_a, "weight"_a, "epsilon"_a)
       .def("add_norm", &Program::add_norm, "x"_a, "residual"_a, "weight"_a, "epsilon"_a)
-      .def("linear", &Program::linear, "x"_a, "weight"_a, "bias"_a.none())
+      .def("linear", &Program::linear, "x"_a, "weight"_a, "bias"_a.none(), "precise"_a)
       .def("rotary_store",
            [](Program& p, TensorId qkv, int64_t layer_index, nb::handle shape) {
              return p.rotary_store(qkv, layer_index, attention_spec(shape));

@@ -7,7 +7,8 @@
 // thread. With a the activation scale, s and m the weight's scale and minimum, per group of the weight, in
 // float32:
 //   y = y + (float(sum of u * q over the group, in int32) * s) * a;  y = y + m * (float(sum of q) * a)
-// in that order, each operation rounded once; portable and avx512 agree bit for bit.
+// in that order, each operation rounded once; portable and avx512 agree bit for bit. A linear with `residual`
+// then does the same for what quantization left of the activations, quantized again: 15 bits instead of 8.
 #pragma once
 
 #include <cstddef>
@@ -42,6 +43,7 @@ struct QuantizeArgs {
   int64_t depth;   // K
   int32_t group;   // of the weight that will read it
   QuantizedRows out;
+  QuantizedRows residual;  // of x - out; values nullptr: not wanted
 };
 int64_t quantize_tiles(const QuantizeArgs& args);
 // Groups whose largest magnitude is below this are zeros: 127 / magnitude would overflow.
@@ -58,6 +60,7 @@ struct LinearArgs {
   const PackedWeight* weight;  // [N, K]
   const float* x;              // [T, K], F32 and BF16 weights
   QuantizedRows q;             // [T, K], INT8 and INT4 weights
+  QuantizedRows residual;      // [T, K], summed after q; values nullptr: none
   const float* bias;           // [N] or nullptr
   int64_t rows;                // T
   float* y;                    // [T, N]

@@ -22,6 +22,7 @@ constexpr int64_t kLine = 64;
 // One panel and a block of rows. `next` is prefetched, `next_lines` cache lines for each record.
 struct PanelRows {
   const LinearArgs& args;
+  const QuantizedRows& q;
   const uint8_t* panel;
   const uint8_t* next;
   int64_t next_lines;
@@ -95,7 +96,7 @@ ALWAYS_INLINE void sum_record(__m512i (&sums)[R][2], const uint8_t* values, cons
 template <class F, int R>
 ALWAYS_INLINE void add_record(__m512 (&y)[R][2], const __m512i (&sums)[R][2], const uint8_t* coefficients,
                               const PanelRows& at, int64_t g) {
-  const QuantizedRows& q = at.args.q;
+  const QuantizedRows& q = at.q;
   const int64_t groups = at.args.weight->depth / F::group;
   const int64_t scale_groups = at.args.weight->depth / kActivationGroup;
   const int64_t scale_index = g * F::group / kActivationGroup;
@@ -123,8 +124,8 @@ template <class F, int R>
 ALWAYS_INLINE void panel_sums(__m512 (&y)[R][2], const PanelRows& at) {
   const int64_t depth = at.args.weight->depth;
   const int64_t groups = depth / F::group;
-  const int8_t* q = at.args.q.values + at.row * depth;
-  const int32_t* offsets = at.args.q.offsets + at.row * groups;
+  const int8_t* q = at.q.values + at.row * depth;
+  const int32_t* offsets = at.q.offsets + at.row * groups;
   const uint8_t* record = at.panel;
   const uint8_t* next = at.next;
   for (int64_t g = 0; g < groups; ++g, record += F::record, q += F::group) {
@@ -197,6 +198,8 @@ void block(const PanelRows& at, int64_t panel) {
     float_panel_sums<F, R>(y, at);
   } else {
     panel_sums<F, R>(y, at);
+    if (at.args.residual.values != nullptr)
+      panel_sums<F, R>(y, {at.args, at.args.residual, at.panel, at.next, 0, at.row});
   }
   const int64_t outputs = at.args.weight->outputs;
   for (int half = 0; half < 2; ++half) {
@@ -246,7 +249,7 @@ void tile_of(const LinearArgs& args, const LinearTile& tile) {
       const int64_t row = tile.rows.begin + num_rows * b / blocks;
       const int64_t end = tile.rows.begin + num_rows * (b + 1) / blocks;
       const bool ahead = blocks > 1 && panel < last_panel && b * share < bytes;
-      const PanelRows at{args, data, data + bytes + b * share, ahead ? lines : 0, row};
+      const PanelRows at{args, args.q, data, data + bytes + b * share, ahead ? lines : 0, row};
       block_of<F>(end - row, at, panel);
     }
   }

@@ -50,18 +50,18 @@ void unpack_record(const PackedWeight& weight, const uint8_t* from, Record& reco
   }
 }
 
-void add_record(const LinearArgs& args, const Record& record, int64_t row, int64_t g, Sums& sums) {
-  const PackedWeight& weight = *args.weight;
-  const int8_t* q = args.q.values + row * weight.depth + g * weight.group;
+void add_record(const PackedWeight& weight, const QuantizedRows& q_rows, const Record& record, int64_t row,
+                int64_t g, Sums& sums) {
+  const int8_t* q = q_rows.values + row * weight.depth + g * weight.group;
   float integers[kPanelOutputs] = {};
   for (int64_t k = 0; k < weight.group; ++k) {
     const float activation = q[k];
     for (int64_t n = 0; n < kPanelOutputs; ++n) integers[n] += record.numbers[k][n] * activation;
   }
-  const float scale = args.q.scales[(row * weight.depth + g * weight.group) / kActivationGroup];
+  const float scale = q_rows.scales[(row * weight.depth + g * weight.group) / kActivationGroup];
   for (int64_t n = 0; n < kPanelOutputs; ++n) sums.y[n] += integers[n] * record.scales[n] * scale;
   if (!weight.has_minimum) return;
-  const float sum = args.q.sums[row * (weight.depth / weight.group) + g];
+  const float sum = q_rows.sums[row * (weight.depth / weight.group) + g];
   for (int64_t n = 0; n < kPanelOutputs; ++n) sums.y[n] += record.minimums[n] * sum;
 }
 
@@ -71,15 +71,21 @@ void add_position(const LinearArgs& args, const float* weights, int64_t row, int
 }
 
 // Adds the whole panel to every row, so that each record is unpacked once.
+void sum_quantized(const PackedWeight& weight, const QuantizedRows& q, const uint8_t* panel, Range rows,
+                   Sums* sums) {
+  Record record;
+  for (int64_t g = 0; g < weight.depth / weight.group; ++g, panel += record_bytes(weight)) {
+    unpack_record(weight, panel, record);
+    for (int64_t row = rows.begin; row < rows.end; ++row)
+      add_record(weight, q, record, row, g, sums[row - rows.begin]);
+  }
+}
+
 void sum_panel(const LinearArgs& args, const uint8_t* panel, Range rows, Sums* sums) {
   const PackedWeight& weight = *args.weight;
   if (takes_quantized(weight)) {
-    Record record;
-    for (int64_t g = 0; g < weight.depth / weight.group; ++g, panel += record_bytes(weight)) {
-      unpack_record(weight, panel, record);
-      for (int64_t row = rows.begin; row < rows.end; ++row)
-        add_record(args, record, row, g, sums[row - rows.begin]);
-    }
+    sum_quantized(weight, args.q, panel, rows, sums);
+    if (args.residual.values != nullptr) sum_quantized(weight, args.residual, panel, rows, sums);
     return;
   }
   for (int64_t k = 0; k < weight.depth; ++k) {

@@ -26,9 +26,9 @@ TensorId Program::check(TensorId id) const {
   return id;
 }
 
-TensorId Program::new_tensor(int64_t width, bool quantized) {
+TensorId Program::new_tensor(int64_t width, int terms) {
   const int64_t first = static_cast<int64_t>(operations_.size());
-  tensors_.push_back({width, quantized, first, first});
+  tensors_.push_back({width, terms, first, first});
   return static_cast<TensorId>(tensors_.size()) - 1;
 }
 
@@ -76,24 +76,24 @@ std::pair<TensorId, TensorId> Program::add_norm(TensorId x, TensorId residual, V
   return {y, sum};
 }
 
-TensorId Program::quantized(TensorId x, int32_t group) {
+TensorId Program::quantized(TensorId x, int32_t group, int terms) {
   for (const auto& [key, id] : quantized_)
-    if (key == std::pair(x, group)) return id;
-  const TensorId id = new_tensor(width(x), true);
-  add(QuantizeArgs{nullptr, 0, width(x), group, {}}, instruction_set_.quantize, {x}, {id});
-  quantized_.push_back({{x, group}, id});
+    if (key == std::tuple(x, group, terms)) return id;
+  const TensorId id = new_tensor(width(x), terms);
+  add(QuantizeArgs{nullptr, 0, width(x), group, {}, {}}, instruction_set_.quantize, {x}, {id});
+  quantized_.push_back({{x, group, terms}, id});
   return id;
 }
 
-TensorId Program::linear(TensorId x, WeightPtr weight, VectorPtr bias) {
+TensorId Program::linear(TensorId x, WeightPtr weight, VectorPtr bias, bool precise) {
   const PackedWeight& packed = weight->packed;
   require_width("linear", width(x), packed.depth);
   require(bias == nullptr || size(bias) == packed.outputs,
           "linear: the bias does not have " + std::to_string(packed.outputs) + " elements");
-  if (takes_quantized(packed)) x = quantized(x, packed.group);
+  if (takes_quantized(packed)) x = quantized(x, packed.group, precise ? 2 : 1);
   const TensorId y = new_tensor(packed.outputs);
   const float* bias_values = bias == nullptr ? nullptr : bias->values.data();
-  add(LinearArgs{&packed, nullptr, {}, bias_values, 0, nullptr}, instruction_set_.linear, {x}, {y});
+  add(LinearArgs{&packed, nullptr, {}, {}, bias_values, 0, nullptr}, instruction_set_.linear, {x}, {y});
   weights_.push_back(std::move(weight));
   if (bias != nullptr) vectors_.push_back(std::move(bias));
   return y;

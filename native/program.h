@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -75,7 +76,8 @@ class Program {
   TensorId embed(WeightPtr table);
   TensorId norm(TensorId x, VectorPtr weight, float epsilon);
   std::pair<TensorId, TensorId> add_norm(TensorId x, TensorId residual, VectorPtr weight, float epsilon);
-  TensorId linear(TensorId x, WeightPtr weight, VectorPtr bias);
+  // `precise`: activations of integer weights keep 15 bits instead of 8.
+  TensorId linear(TensorId x, WeightPtr weight, VectorPtr bias, bool precise);
   TensorId rotary_store(TensorId qkv, int64_t layer_index, const AttentionSpec& spec);
   TensorId attend(TensorId q, int64_t layer_index, const AttentionSpec& spec);
   TensorId gated(TensorId gate_up, GateKind kind);
@@ -97,24 +99,24 @@ class Program {
  private:
   struct Tensor {
     int64_t width;
-    bool quantized;
+    int terms;      // 0: float32; 1: quantized; 2: and what that left, quantized
     int64_t first;  // operation that writes it, -1: the input
     int64_t last;   // operation that reads it last
   };
 
   TensorId check(TensorId id) const;
   int64_t width(TensorId id) const { return tensors_[check(id)].width; }
-  TensorId new_tensor(int64_t width, bool quantized = false);
+  TensorId new_tensor(int64_t width, int terms = 0);
   void add(OperationArgs args, TileFunction run, std::initializer_list<TensorId> inputs,
            std::initializer_list<TensorId> outputs);
-  TensorId quantized(TensorId x, int32_t group);
+  TensorId quantized(TensorId x, int32_t group, int terms);
   void see_attention(int64_t layer_index, const AttentionSpec& spec);
 
   const InstructionSet& instruction_set_;
   std::vector<Operation> operations_;
   std::vector<Tensor> tensors_;
-  std::vector<std::pair<std::pair<TensorId, int32_t>, TensorId>>
-      quantized_;                   // (x, group) -> its quantization
+  std::vector<std::pair<std::tuple<TensorId, int32_t, int>, TensorId>>
+      quantized_;                   // (x, group, terms) -> its quantization
   std::vector<WeightPtr> weights_;  // kept alive
   std::vector<VectorPtr> vectors_;
   std::vector<AttentionSpec> attention_;

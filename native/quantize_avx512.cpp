@@ -24,25 +24,30 @@ int32_t sum_of_16(__m128i values) {
   return _mm_cvtsi128_si32(sums);
 }
 
-// The 32 values at `at` of x.
-void quantize_group(const QuantizeArgs& args, int64_t at) {
-  const __m512 low = _mm512_loadu_ps(args.x + at);
-  const __m512 high = _mm512_loadu_ps(args.x + at + 16);
+__m512 rest(__m512 x, __m512i values, float scale) {
+  return _mm512_sub_ps(x, _mm512_mul_ps(_mm512_cvtepi32_ps(values), _mm512_set1_ps(scale)));
+}
+
+// The 32 values at `at` of a tensor, in low and high, go to `out`; low and high become what is left of them.
+void quantize_group(__m512& low, __m512& high, int64_t at, int32_t group_size, const QuantizedRows& out) {
   const float largest = largest_magnitude(low, high);
   const bool zero = largest < kSmallestMagnitude;
   const __m512 inverse = _mm512_set1_ps(zero ? 0.0f : 127.0f / largest);
   const float scale = zero ? 0.0f : largest * (1.0f / 127.0f);
-  const __m128i first = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(low, inverse)));
-  const __m128i second = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(high, inverse)));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(args.out.values + at), first);
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(args.out.values + at + 16), second);
-  args.out.scales[at / kActivationGroup] = scale;
+  const __m512i low_values = _mm512_cvtps_epi32(_mm512_mul_ps(low, inverse));
+  const __m512i high_values = _mm512_cvtps_epi32(_mm512_mul_ps(high, inverse));
+  const __m128i first = _mm512_cvtepi32_epi8(low_values), second = _mm512_cvtepi32_epi8(high_values);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out.values + at), first);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out.values + at + 16), second);
+  out.scales[at / kActivationGroup] = scale;
+  low = rest(low, low_values, scale);
+  high = rest(high, high_values, scale);
   auto put_sum = [&](int64_t group, int32_t sum) {
-    args.out.offsets[group] = -128 * sum;
-    args.out.sums[group] = static_cast<float>(sum) * scale;
+    out.offsets[group] = -128 * sum;
+    out.sums[group] = static_cast<float>(sum) * scale;
   };
   const int32_t first_sum = sum_of_16(first), second_sum = sum_of_16(second);
-  if (args.group == 16) {
+  if (group_size == 16) {
     put_sum(at / 16, first_sum);
     put_sum(at / 16 + 1, second_sum);
   } else {
@@ -55,7 +60,9 @@ void quantize_group(const QuantizeArgs& args, int64_t at) {
 void quantize(const QuantizeArgs& args, int64_t tile, int /*thread*/) {
   const Range rows = quantize_rows(args, tile);
   for (int64_t at = rows.begin * args.depth; at < rows.end * args.depth; at += kActivationGroup) {
-    quantize_group(args, at);
+    __m512 low = _mm512_loadu_ps(args.x + at), high = _mm512_loadu_ps(args.x + at + 16);
+    quantize_group(low, high, at, args.group, args.out);
+    if (args.residual.values != nullptr) quantize_group(low, high, at, args.group, args.residual);
   }
 }
 

@@ -1,4 +1,5 @@
 // Activation quantization, plainly: the check of the vector versions, bit for bit.
+#include <algorithm>
 #include <bit>
 
 #include "linear.h"
@@ -21,21 +22,22 @@ float largest_magnitude(const float* x) {
   return std::bit_cast<float>(largest);
 }
 
-// The 32 values at `at` of x.
-void quantize_group(const QuantizeArgs& args, int64_t at) {
-  const float largest = largest_magnitude(args.x + at);
+// The 32 values at `at` of a tensor, x, go to `out`; x becomes what is left of them.
+void quantize_group(float* x, int64_t at, int32_t group, const QuantizedRows& out) {
+  const float largest = largest_magnitude(x);
   const bool zero = largest < kSmallestMagnitude;
   const float inverse = zero ? 0.0f : 127.0f / largest;
   const float scale = zero ? 0.0f : largest * (1.0f / 127.0f);
-  for (int64_t i = at; i < at + kActivationGroup; ++i) {
-    args.out.values[i] = static_cast<int8_t>(round_to_even(args.x[i] * inverse));
+  for (int64_t i = 0; i < kActivationGroup; ++i) {
+    out.values[at + i] = static_cast<int8_t>(round_to_even(x[i] * inverse));
+    x[i] -= static_cast<float>(out.values[at + i]) * scale;
   }
-  args.out.scales[at / kActivationGroup] = scale;
-  for (int64_t start = at; start < at + kActivationGroup; start += args.group) {
+  out.scales[at / kActivationGroup] = scale;
+  for (int64_t start = at; start < at + kActivationGroup; start += group) {
     int32_t sum = 0;
-    for (int64_t i = start; i < start + args.group; ++i) sum += args.out.values[i];
-    args.out.offsets[start / args.group] = -128 * sum;
-    args.out.sums[start / args.group] = static_cast<float>(sum) * scale;
+    for (int64_t i = start; i < start + group; ++i) sum += out.values[i];
+    out.offsets[start / group] = -128 * sum;
+    out.sums[start / group] = static_cast<float>(sum) * scale;
   }
 }
 
@@ -44,7 +46,10 @@ void quantize_group(const QuantizeArgs& args, int64_t at) {
 void quantize(const QuantizeArgs& args, int64_t tile, int /*thread*/) {
   const Range rows = quantize_rows(args, tile);
   for (int64_t at = rows.begin * args.depth; at < rows.end * args.depth; at += kActivationGroup) {
-    quantize_group(args, at);
+    float x[kActivationGroup];
+    std::copy_n(args.x + at, kActivationGroup, x);
+    quantize_group(x, at, args.group, args.out);
+    if (args.residual.values != nullptr) quantize_group(x, at, args.group, args.residual);
   }
 }
 

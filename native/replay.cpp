@@ -12,12 +12,19 @@ namespace {
 struct Binder {
   const Operation& operation;
   const std::vector<std::byte*>& addresses;
+  const std::vector<int>& terms;  // of each tensor
   const Surroundings& around;
   int64_t max_rows;
 
   float* at(TensorId id) const { return id < 0 ? nullptr : reinterpret_cast<float*>(addresses[id]); }
   float* in(int index) const { return at(operation.inputs[index]); }
   float* out(int index) const { return at(operation.outputs[index]); }
+
+  // The second term lies behind the first.
+  QuantizedRows residual(TensorId id, int64_t depth) const {
+    if (terms[id] < 2) return {};
+    return quantized_view(addresses[id] + quantized_bytes(max_rows, depth), max_rows, depth);
+  }
 
   void operator()(EmbedArgs& args) const { args.y = out(0); }
   void operator()(NormArgs& args) const {
@@ -29,12 +36,15 @@ struct Binder {
   void operator()(QuantizeArgs& args) const {
     args.x = in(0);
     args.out = quantized_view(out(0), max_rows, args.depth);
+    args.residual = residual(operation.outputs[0], args.depth);
   }
   void operator()(LinearArgs& args) const {
-    if (takes_quantized(*args.weight))
+    if (takes_quantized(*args.weight)) {
       args.q = quantized_view(in(0), max_rows, args.weight->depth);
-    else
+      args.residual = residual(operation.inputs[0], args.weight->depth);
+    } else {
       args.x = in(0);
+    }
     args.y = out(0);
   }
   void operator()(RotaryStoreArgs& args) const {
@@ -105,7 +115,7 @@ void Program::place(const Surroundings& surroundings, int64_t max_rows, const fl
   std::vector<Lifetime> lifetimes;
   for (const Tensor& tensor : tensors_) {
     const size_t bytes = tensor.first < 0   ? 0
-                         : tensor.quantized ? quantized_bytes(max_rows, tensor.width)
+                         : tensor.terms > 0 ? tensor.terms * quantized_bytes(max_rows, tensor.width)
                                             : static_cast<size_t>(max_rows * tensor.width) * sizeof(float);
     lifetimes.push_back({bytes, tensor.first, tensor.last});
   }
@@ -115,8 +125,10 @@ void Program::place(const Surroundings& surroundings, int64_t max_rows, const fl
   for (size_t id = 0; id < tensors_.size(); ++id)
     addresses_.push_back(tensors_[id].first < 0 ? reinterpret_cast<std::byte*>(const_cast<float*>(input))
                                                 : memory_.as<std::byte>() + placement.offsets[id]);
+  std::vector<int> terms;
+  for (const Tensor& tensor : tensors_) terms.push_back(tensor.terms);
   for (Operation& operation : operations_) {
-    std::visit(Binder{operation, addresses_, surroundings, max_rows}, operation.args);
+    std::visit(Binder{operation, addresses_, terms, surroundings, max_rows}, operation.args);
     const void* args = std::visit([](const auto& a) -> const void* { return &a; }, operation.args);
     tasks_.push_back({0, operation.run, args});
   }

@@ -1,8 +1,7 @@
 // Operations that treat each row of activations by itself: embedding, norms, the gate, gathering rows.
 //
 // Exactness: a row's sums run over 16 lanes, then over the lanes by halves; the order depends on the width
-// alone. No operation is fused, so that every instruction set gives the same bits. Traffic: each operand
-// once.
+// alone. Traffic: each operand once.
 #pragma once
 
 #include <cstdint>

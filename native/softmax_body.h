@@ -16,9 +16,11 @@ inline float defined(float x) {
   return x < FLT_MAX ? x : FLT_MAX;
 }
 
+// NaN gives 0 and +infinity 1, as `defined` has them.
 inline float exp_term(float x, float max, float scale) {
-  const float scaled = (defined(x) - max) * scale;
-  return scaled >= -87.0f ? exp_clamped(scaled) : 0.0f;
+  const float scaled = (x - max) * scale;
+  const float term = exp_within(scaled < 0.0f ? scaled : 0.0f);
+  return scaled >= -87.0f ? term : 0.0f;
 }
 
 inline float maximum(const float* x, int64_t n) {

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 
+import scripted_text
 from paceline.config import EngineConfig, ServeConfig
 from paceline.errors import PacelineError
 from paceline.server.start import serve_until_stopped
@@ -14,10 +15,9 @@ if __name__ == "__main__":
     config = ServeConfig(
         engine=EngineConfig(model="scripted"),
         engine_factory="scripted_engine:build_from_environment",
-        text_factory="scripted_text:build",
         **{name: tuple(value) if isinstance(value, list) else value for name, value in options.items()},
     )
     try:
-        sys.exit(serve_until_stopped(config))
+        sys.exit(serve_until_stopped(config, scripted_text.build))
     except PacelineError as error:
         sys.exit(error.message)

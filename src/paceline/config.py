@@ -4,7 +4,6 @@
 None means: the engine decides from the model and the machine. Errors name the option, the limit and the value.
 """
 
-import importlib
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -14,13 +13,12 @@ from paceline.errors import ConfigError
 
 DEFAULT_MODEL = "smollm2-135m"
 DEFAULT_ENGINE_FACTORY = "paceline.engine.engine:build_engine"
-DEFAULT_TEXT_FACTORY = "paceline.server.model_text:load_model_text"
 KV_CACHE_DTYPES = ("auto", "float32", "bfloat16")
 INSTRUCTION_SETS = ("avx512", "portable")
 
 COUNT_SUFFIXES = {"": 1, "k": 1000, "K": 1024, "m": 1000**2, "M": 1024**2, "g": 1000**3, "G": 1024**3}
-BYTE_SUFFIXES = {"": 1, "kb": 1000, "kib": 1024, "mb": 1000**2, "mib": 1024**2, "gb": 1000**3, "gib": 1024**3}
-BYTE_SUFFIXES |= {"k": 1024, "m": 1024**2, "g": 1024**3}
+BINARY_SUFFIXES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
+BYTE_SUFFIXES = BINARY_SUFFIXES | {"kb": 1000, "mb": 1000**2, "gb": 1000**3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,6 @@ class ServeConfig:
     seed: int | None = None
     shutdown_timeout_s: float = 30.0
     engine_factory: str = DEFAULT_ENGINE_FACTORY
-    text_factory: str = DEFAULT_TEXT_FACTORY
 
     def __post_init__(self) -> None:
         """Check every value. Raises ConfigError."""
@@ -93,12 +90,6 @@ class ServeConfig:
     def model_names(self) -> tuple[str, ...]:
         """The names clients may use; the first is the one answers carry."""
         return self.served_model_names or (self.engine.model,)
-
-
-def load_named(name: str) -> Any:
-    """The object that ``module:name`` names: how a process is told which engine and which text side to build."""
-    module_name, _, attribute = name.partition(":")
-    return getattr(importlib.import_module(module_name), attribute)
 
 
 def check_option(name: str, value: float | None, low: float, high: float) -> None:

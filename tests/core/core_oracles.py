@@ -3,7 +3,7 @@ been computed, and the scheduler's bookkeeping. These look inside the scheduler;
 """
 
 from array import array
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from paceline.core.kv import KvManager
@@ -60,11 +60,6 @@ def _plain_run(prompt: bytes, stop: StopRule, sampling: SamplingParams) -> Plain
     )
 
 
-def unbatched(request: Request, choice_index: int) -> Request:
-    """The request that asks for one choice only."""
-    return replace(request, num_sequences=1, sampling=request.sampling.for_choice(choice_index))
-
-
 class PrefixOracle:
     """Every prefix ever computed, and every prefix that has been made shareable, by namespace; nothing is forgotten."""
 
@@ -119,6 +114,7 @@ def check_scheduler(scheduler: Scheduler) -> None:
     assert all(scheduler.requests.values()), "a request without sequences is kept"
     leading = {leader.sequence_id for group in scheduler._pending._leaders.values() for leader in group.values()}
     assert leading == {sequence.sequence_id for sequence in running if sequence.is_leading}, "leaders are miscounted"
+    assert all(not s.is_leading or (s.lease is not None and s.lease.is_attached) for s in running), "a leader hides"
     led = {id(entry[1]) for sequence in running for entry in sequence.followers}
     assert all(id(follower) in led for follower in scheduler._following.values()), "a follower's leader is gone"
     scheduler.kv.check([sequence.lease for sequence in running if sequence.lease is not None])

@@ -92,7 +92,7 @@ def fuzz(num_operations: int, seed: int) -> Counter[str]:
     events: Counter[str] = Counter()
     for index in range(0, num_operations, WORLD_OPERATIONS):
         random = Random(f"{seed}/{index}")
-        world, is_calm = World(random_config(random)), random.random() < 0.2
+        world, is_calm = World(random_config(random)), random.random() < 0.1
         try:
             for _ in range(min(WORLD_OPERATIONS, num_operations - index)):
                 operate(world, random, is_calm)

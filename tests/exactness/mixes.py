@@ -16,9 +16,10 @@ from pathlib import Path
 from paceline.core.kv import KvManager
 from paceline.core.loop import StepLoop
 from paceline.core.plan import StepPlan, StepResult, TokenLogprobs
-from paceline.core.policy import LearnedReserve
+from paceline.core.policy import LearnedReserve, Reserve
 from paceline.core.request import Request, RequestId, SamplingParams, StopRule, token_array
 from paceline.core.scheduler import Scheduler, SchedulerLimits
+from paceline.core.sequence import Sequence
 from paceline.exec.model import ModelExecutor
 from paceline.exec.rows import RowTable
 from paceline.models.resolve import open_checkpoint, resolve
@@ -34,6 +35,22 @@ PLAIN_BLOCKS = MAX_CONTEXT // BLOCK_SIZE
 BUDGETS = (1, 3, 16, 17, 64, 100, 256, 4096)
 
 Bits = list[tuple[int, bytes]]
+
+
+class NoReserve:
+    """Admits whoever fits today, so that growth must preempt: the learned reserve hardly ever lets it come to that."""
+
+    def observe(self, num_output: int) -> None:
+        """Learns nothing."""
+
+    def forecast(self) -> "NoReserve":
+        return self
+
+    def add(self, sequence: Sequence, num_held: int) -> None:
+        """Expects nothing."""
+
+    def peak_blocks(self) -> float:
+        return 0.0
 
 
 @dataclass
@@ -69,7 +86,7 @@ class Machine:
     spec: ModelSpec
     plain_bits: dict[tuple[object, ...], list[Bits]] = field(default_factory=dict)
 
-    def loop(self, num_blocks: int, budget: int) -> tuple[StepLoop, Watch]:
+    def loop(self, num_blocks: int, budget: int, reserve: Reserve) -> tuple[StepLoop, Watch]:
         layout = KvLayout(
             self.spec.num_layers,
             num_blocks,
@@ -82,7 +99,7 @@ class Machine:
         watch = Watch(ModelExecutor(session, RowTable(MAX_ROWS, MAX_CONTEXT, PLAIN_BLOCKS)))
         limits = SchedulerLimits(MAX_ROWS, budget, MAX_CONTEXT)
         kv = KvManager(num_blocks, BLOCK_SIZE)
-        return StepLoop(Scheduler(limits, kv, LearnedReserve(BLOCK_SIZE)), watch), watch
+        return StepLoop(Scheduler(limits, kv, reserve), watch), watch
 
     def plain(self, request: Request) -> list[Bits]:
         """The bits of each choice, run alone, one sequence at a time."""
@@ -95,7 +112,7 @@ class Machine:
         return self.plain_bits[key]
 
     def _plain_choice(self, request: Request) -> Bits:
-        loop, _ = self.loop(PLAIN_BLOCKS, 4096)
+        loop, _ = self.loop(PLAIN_BLOCKS, 4096, LearnedReserve(BLOCK_SIZE))
         loop.scheduler.submit(request)
         bits: Bits = []
         while loop.scheduler.has_work():
@@ -131,7 +148,7 @@ def draw_requests(rng: random.Random, vocab_size: int, longest: int) -> list[Req
             presence_penalty=0.5 if penalties else 0.0,
             seed=rng.randrange(2**64),
         )
-        stop = StopRule(max_tokens=rng.randrange(1, 24))
+        stop = StopRule(max_tokens=rng.randrange(1, 40))
         num_sequences = rng.choice([1, 1, 1, 2, 3])
         requests.append(
             Request(RequestId(index), token_array(shared + own), stop, sampling, num_sequences, arrival_s=float(index))
@@ -144,8 +161,10 @@ def run_mix(machine: Machine, seed: int, longest: int, counts: Counts) -> None:
     rng = random.Random(seed)
     requests = draw_requests(rng, machine.spec.vocab_size, longest)
     need = max(-(-(len(request.prompt) + request.stop.max_tokens) // BLOCK_SIZE) for request in requests)
-    num_blocks = need + rng.randrange(0, 4) if rng.random() < 0.6 else PLAIN_BLOCKS * 4
-    loop, watch = machine.loop(num_blocks, rng.choice(BUDGETS))
+    is_tight = rng.random() < 0.8
+    num_blocks = need + rng.randrange(0, 3) if is_tight else PLAIN_BLOCKS * 4
+    reserve = NoReserve() if is_tight else LearnedReserve(BLOCK_SIZE)
+    loop, watch = machine.loop(num_blocks, rng.choice(BUDGETS), reserve)
     arrivals = sorted((rng.randrange(0, 12), request.request_id) for request in requests)
     cancels = {rng.choice(requests).request_id: rng.randrange(2, 14)} if rng.random() < 0.3 else {}
     got = dict(drive(loop, requests, arrivals, cancels))

@@ -81,6 +81,22 @@ def test_a_port_in_use_is_one_clear_line(launched: Callable[..., "subprocess.Pop
         assert process.wait(5) != 0
 
 
+@pytest.mark.parametrize("seconds", [0.3, 0.6, 2.0])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_loading_ends_the_start(
+    launched: Callable[..., "subprocess.Popen[str]"], seconds: float, number: signal.Signals
+) -> None:
+    process = launched({}, {"load_s": 30})
+    deadline_s = time.monotonic() + 5
+    while not (pids := engine_pids(process.pid)):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+    time.sleep(seconds)
+    process.send_signal(number)
+    assert process.wait(5) == 0
+    wait_until_gone(pids[0])
+
+
 def test_a_broken_model_ends_the_start(launched: Callable[..., "subprocess.Popen[str]"]) -> None:
     port = free_port()
     process = launched({"port": port}, {"load_error": "model.gguf is cut off"})

@@ -1,8 +1,9 @@
 """Prefixes being computed right now, so that identical prompts which arrive together are computed once.
 
-A running sequence with a prompt to compute is a *leader*. A waiting sequence that shares more whole blocks with a
-leader than the cache already has *follows* it: it leaves the queue until the leader has computed what both share, or
-is gone. Leaders are found by their first block; prompts shorter than a block aren't worth waiting for.
+A running sequence with a prompt to compute is a *leader*, as long as its blocks enter the tree. A waiting sequence that
+shares more whole blocks with a leader than the cache already has *follows* it: it leaves the queue until the leader has
+computed what both share, or leads no more. Leaders are found by their first block; prompts shorter than a block aren't
+worth waiting for.
 """
 
 from paceline.core.radix import common_tokens
@@ -34,7 +35,7 @@ class PendingPrefixes:
         for leader in leaders.values():
             shared = common_tokens(wanted, leader.tokens.tobytes())
             whole = shared - shared % self._block_size
-            if whole > num_matched and leader.lease is not None and leader.lease.is_attached:
+            if whole > num_matched:
                 return leader, whole
         return None
 

@@ -286,7 +286,8 @@ class Scheduler:
         sequence.num_computed = step.start + step.num_tokens
         self.kv.commit(sequence.lease, sequence.tokens, sequence.num_computed)
         if sequence.is_leading:
-            self._wake(self._pending.release(sequence, sequence.num_computed if sequence.debt else None))
+            still_leads = sequence.debt > 0 and sequence.lease.is_attached
+            self._wake(self._pending.release(sequence, sequence.num_computed if still_leads else None))
         sequence.num_scored += len(result.prompt_scores)
         tokens: tuple[TokenLogprobs, ...] = ()
         if result.sampled is not None:

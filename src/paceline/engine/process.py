@@ -9,6 +9,7 @@ Started as ``python -m paceline.engine.process ADDRESS FACTORY`` with the config
 standard input. FACTORY is ``module:function``; the function takes the decoded mapping and returns a SteppedEngine.
 """
 
+import importlib
 import os
 import sys
 import threading
@@ -18,7 +19,6 @@ from typing import Any
 import msgspec
 import zmq
 
-from paceline.config import load_named
 from paceline.engine.contract import SteppedEngine
 from paceline.engine.messages import (
     AskGauges,
@@ -90,6 +90,13 @@ class CommandLoop:
         self._socket.send(self._encoder.encode(reply))
 
 
+def load_factory(name: str) -> EngineFactory:
+    """The function that ``module:function`` names."""
+    module_name, _, function_name = name.partition(":")
+    factory: EngineFactory = getattr(importlib.import_module(module_name), function_name)
+    return factory
+
+
 def exit_when_parent_leaves() -> None:
     """End this process, whatever it is doing, when standard input reaches its end."""
 
@@ -131,8 +138,7 @@ def main(address: str, factory_name: str) -> None:
     exit_when_parent_leaves()
     socket = connect(address)
     try:
-        factory: EngineFactory = load_named(factory_name)
-        engine = factory(config)
+        engine = load_factory(factory_name)(config)
     except PacelineError as error:
         socket.send(msgspec.msgpack.encode(LoadFailed(error.message)))
         socket.close()

@@ -65,7 +65,7 @@ class Transformer:
 
     def logits(self, ops: Ops, hidden: Tensor) -> Tensor:
         """The output projection of the rows taken: [N, V]."""
-        return ops.linear(ops.take_rows(hidden), self.weights.head)
+        return ops.linear(ops.take_rows(hidden), self.weights.head, precise=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,9 +99,9 @@ class RecordedOps:
         """Records the norm of the sum, and the sum."""
         return self._program.add_norm(x, residual, weight, epsilon)
 
-    def linear(self, x: int, weight: _native.Weight, bias: _native.Vector | None = None) -> int:
+    def linear(self, x: int, weight: _native.Weight, bias: _native.Vector | None = None, precise: bool = False) -> int:
         """Records the quantization of x, where the weight needs it and x has none yet, and the product."""
-        return self._program.linear(x, weight, bias)
+        return self._program.linear(x, weight, bias, precise)
 
     def rotary_store(self, qkv: int, layer_index: int, shape: AttentionShape) -> int:
         """Records rotation and store."""

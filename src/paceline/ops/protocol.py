@@ -115,8 +115,12 @@ class Ops(Protocol):
         """(norm(x + residual), x + residual); one pass over memory."""
         ...
 
-    def linear(self, x: Tensor, weight: Weight, bias: Weight | None = None) -> Tensor:
-        """x @ weight.T + bias: [T, rows of weight]."""
+    def linear(self, x: Tensor, weight: Weight, bias: Weight | None = None, precise: bool = False) -> Tensor:
+        """x @ weight.T + bias: [T, rows of weight].
+
+        `precise`: a backend that quantizes activations keeps about 15 bits of them instead of 8, at twice the
+        arithmetic. For the output projection, whose rounding decides between nearly equal tokens.
+        """
         ...
 
     def rotary_store(self, qkv: Tensor, layer_index: int, shape: AttentionShape) -> Tensor:

@@ -157,8 +157,8 @@ class ReferenceOps:
         total = x + residual
         return self.norm(total, weight, epsilon), total
 
-    def linear(self, x: Values, weight: Weight, bias: Weight | None = None) -> Values:
-        """[T, rows of weight], token by token over pieces of the weight that stay in cache meanwhile."""
+    def linear(self, x: Values, weight: Weight, bias: Weight | None = None, precise: bool = False) -> Values:
+        """[T, rows of weight], token by token over pieces of the weight that stay in cache meanwhile. Always precise."""
         out = np.empty((len(x), len(weight)))
         for start in range(0, len(weight), WEIGHT_ROWS):
             piece = weight[start : start + WEIGHT_ROWS]

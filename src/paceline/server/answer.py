@@ -9,18 +9,13 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import msgspec
+from msgspec.json import encode
 
 from paceline.errors import PacelineError
 from paceline.server.choice import ChoiceDelta, ShownToken
 from paceline.server.errors import error_body
 from paceline.server.session import Session, Usage
 from paceline.server.sse import DONE, event
-
-
-def encode(value: object) -> bytes:
-    """JSON, without spaces."""
-    return msgspec.json.encode(value)
 
 
 @dataclass(slots=True)

@@ -6,7 +6,9 @@ role chunk, content chunks, finish chunk with an empty delta; after the last cho
 
 from collections.abc import Sequence
 
-from paceline.server.answer import ChoiceTotal, Envelope, chunk_tail, encode, usage_fields
+from msgspec.json import encode
+
+from paceline.server.answer import ChoiceTotal, Envelope, chunk_tail, usage_fields
 from paceline.server.choice import ChoiceDelta
 from paceline.server.logprobs import chat_logprobs, prompt_logprobs
 from paceline.server.options import Options

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from paceline.server.answer import ChoiceTotal, Envelope, chunk_tail, encode, usage_fields
+from msgspec.json import encode
+
+from paceline.server.answer import ChoiceTotal, Envelope, chunk_tail, usage_fields
 from paceline.server.choice import ChoiceDelta, ShownToken
 from paceline.server.logprobs import CompletionLogprobs, prompt_logprobs
 from paceline.server.prompts import EncodedPrompt

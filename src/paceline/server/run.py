@@ -9,10 +9,11 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import uvicorn
 
-from paceline.config import ServeConfig, load_named
+from paceline.config import ServeConfig
 from paceline.engine.child import EngineChild, EngineCommand
 from paceline.engine.client import EngineClient, EngineState
 from paceline.errors import CheckpointError, UnavailableError
@@ -26,6 +27,8 @@ CONNECTION_CLOSE_S = 1
 QUIT_EXIT_CODE = 130
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
+TextLoader = Callable[[ServeConfig], ModelText]
+
 
 class QuietServer(uvicorn.Server):
     """Uvicorn without its signal handlers: when to stop is decided here."""
@@ -36,26 +39,35 @@ class QuietServer(uvicorn.Server):
         yield
 
 
-def run(config: ServeConfig, command: EngineCommand, child: EngineChild, listener: socket.socket) -> int:
-    """Serve on `listener` until told to stop; returns the exit code. Raises CheckpointError if the model can't load."""
-    return asyncio.run(serve(config, command, child, listener))
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What exists before HTTP is imported: the engine process, how it was started, and the bound port."""
+
+    command: EngineCommand
+    child: EngineChild
+    listener: socket.socket
 
 
-async def serve(config: ServeConfig, command: EngineCommand, child: EngineChild, listener: socket.socket) -> int:
+def run(config: ServeConfig, started: Started, load_text: TextLoader) -> int:
+    """Serve until told to stop; returns the exit code. Raises CheckpointError when the model can't be loaded."""
+    return asyncio.run(serve(config, started, load_text))
+
+
+async def serve(config: ServeConfig, started: Started, load_text: TextLoader) -> int:
     """The whole life of the server, on its event loop."""
     stop = asyncio.Event()
-    handle_signals(stop, child)
-    client = EngineClient(command, child)
+    handle_signals(stop, started.child)
+    client = EngineClient(started.command, started.child)
     seeds = None if config.seed is None else random.Random(config.seed)
     context = ServingContext(config, client, int(time.time()), seeds=seeds)
     server = QuietServer(server_config(context))
-    serving = asyncio.ensure_future(server.serve([listener]))
+    serving = asyncio.ensure_future(server.serve([started.listener]))
     try:
-        await unless(stop, load(context))
+        await unless(stop, load(context, load_text))
         gc.collect()
         gc.freeze()  # what is loaded stays: collections need not walk it
         if not stop.is_set():
-            for line in summary_lines(config, client.limits, listener.getsockname()[1]):
+            for line in summary_lines(config, client.limits, started.listener.getsockname()[1]):
                 print(line, flush=True)
             await stop.wait()
         await drain(context)
@@ -105,19 +117,18 @@ async def unless(stop: asyncio.Event, work: "asyncio.Future[None]") -> None:
         work.cancel()
 
 
-def load(context: ServingContext) -> "asyncio.Future[None]":
+def load(context: ServingContext, load_text: TextLoader) -> "asyncio.Future[None]":
     """Wait for the engine and load the text side beside it. Raises CheckpointError when either can't be loaded."""
 
-    async def load_text() -> None:
-        factory: Callable[[ServeConfig], ModelText] = load_named(context.config.text_factory)
-        context.text = await asyncio.to_thread(factory, context.config)
+    async def wait_for_text() -> None:
+        context.text = await asyncio.to_thread(load_text, context.config)
 
     async def wait_for_engine() -> None:
         if await context.client.settled() is EngineState.DEAD:
             raise CheckpointError(context.client.failure or "the engine can't start")
 
     async def both() -> None:
-        await asyncio.gather(load_text(), wait_for_engine())
+        await asyncio.gather(wait_for_text(), wait_for_engine())
 
     return asyncio.ensure_future(both())
 

@@ -7,28 +7,47 @@ First SIGTERM or SIGINT: drain. New requests get 503, running ones finish, for a
 process exits with 0. What has not finished by then ends with an error event. A second signal quits at once.
 """
 
+import signal
 import socket
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
 
 from paceline.config import ServeConfig
 from paceline.engine.child import EngineCommand, start_engine
 from paceline.errors import ConfigError
 
+if TYPE_CHECKING:
+    from paceline.text.model_text import ModelText
+
 BACKLOG = 2048
 
 
-def serve_until_stopped(config: ServeConfig) -> int:
-    """Serve; returns the exit code. Raises ConfigError or CheckpointError when the start fails."""
+def serve_until_stopped(config: ServeConfig, load_text: "Callable[[ServeConfig], ModelText] | None" = None) -> int:
+    """Serve; returns the exit code. `load_text` replaces the loader of the model's own tokenizer and template.
+
+    Raises ConfigError or CheckpointError when the start fails.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, leave)
     listener = bind(config.host, config.port)
     command = EngineCommand(config.engine_factory, config.engine.to_json_mapping())
     child = start_engine(command)
     try:
         # Imported while the engine loads: these take as long as a small model does.
-        from paceline.server.run import run
+        from paceline.server.model_text import load_model_text
+        from paceline.server.run import Started, run
 
-        return run(config, command, child, listener)
+        return run(config, Started(command, child, listener), load_text or load_model_text)
     finally:
         child.end()
         listener.close()
+
+
+def leave(number: int, frame: FrameType | None) -> NoReturn:
+    """A signal before the event loop runs: end now, by way of every `finally`."""
+    sys.exit(0)
 
 
 def bind(host: str, port: int) -> socket.socket:
