@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 DEFAULT_URL = "http://127.0.0.1:8000"
-DEFAULT_PROMPT = "In one sentence: what is a bicycle?"
+DEFAULT_PROMPT = "What does HTTP stand for?"
 MAX_TOKENS = 64
 TIMEOUT_S = 300
 
