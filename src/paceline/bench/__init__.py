@@ -1,0 +1,1 @@
+"""The load generator: drives any OpenAI-compatible server and says what it measured, and what limits it."""
