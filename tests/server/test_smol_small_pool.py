@@ -1,4 +1,4 @@
-"""What a request can't take on the real server: more than the pool, or the pace of a stream (B023, B077)."""
+"""B023 on the real server: a request larger than the whole pool."""
 
 from collections.abc import Iterator
 
