@@ -18,10 +18,12 @@ test: lint
 	$(BIN)/python -m pytest
 
 soak: $(DEV_READY)
-	$(BIN)/python -m pytest -m soak --timeout=7200
+	$(BIN)/python tests/core/fuzz.py --operations 1000000
 
 bench: $(DEV_READY)
-	@for script in benchmarks/*/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	$(BIN)/python benchmarks/scheduler.py
+	$(BIN)/python benchmarks/batching.py
+	$(BIN)/python benchmarks/prefix.py
 
 lint: $(DEV_READY)
 	$(BIN)/ruff check .

@@ -4,6 +4,7 @@ Standard library only, and no import of paceline: it is what a client is. Use: f
 """
 
 import json
+import shlex
 import sys
 import time
 import urllib.request
@@ -11,22 +12,23 @@ from collections.abc import Iterator
 from typing import Any
 
 DEFAULT_URL = "http://127.0.0.1:8000"
-DEFAULT_PROMPT = "In one sentence: what is a bicycle?"
+DEFAULT_PROMPT = "What does HTTP stand for?"
 MAX_TOKENS = 64
 TIMEOUT_S = 300
 
 
-def chat_body(prompt: str) -> dict[str, Any]:
-    """The request: greedy, so that everybody gets the same answer."""
-    return {"messages": [{"role": "user", "content": prompt}], "temperature": 0, "max_tokens": MAX_TOKENS}
+def chat_body(url: str, prompt: str) -> dict[str, Any]:
+    """The request, to the first model served there: greedy, so that everybody gets the same answer."""
+    with urllib.request.urlopen(f"{url}/v1/models", timeout=TIMEOUT_S) as response:
+        model = json.load(response)["data"][0]["id"]
+    message = {"role": "user", "content": prompt}
+    return {"model": model, "messages": [message], "temperature": 0, "max_tokens": MAX_TOKENS, "stream": True}
 
 
-def open_stream(url: str, prompt: str) -> Iterator[dict[str, Any]]:
+def open_stream(url: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The chunks of a streamed answer, as they come."""
-    body = chat_body(prompt) | {"stream": True, "stream_options": {"include_usage": True}}
-    request = urllib.request.Request(
-        f"{url}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
+    data = json.dumps(body | {"stream_options": {"include_usage": True}}).encode()
+    request = urllib.request.Request(f"{url}/v1/chat/completions", data, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
         for line in response:
             data = line.decode().strip().removeprefix("data: ")
@@ -39,11 +41,12 @@ def open_stream(url: str, prompt: str) -> Iterator[dict[str, Any]]:
 
 def first_chat(url: str, prompt: str = DEFAULT_PROMPT) -> None:
     """Print the conversation, its timing and how to repeat it. Raises OSError or EOFError when the server fails us."""
+    body = chat_body(url, prompt)
     print(f"\n> {prompt}\n", flush=True)
     start_s = time.perf_counter()
     times_s: list[float] = []
     num_tokens = 0
-    for chunk in open_stream(url, prompt):
+    for chunk in open_stream(url, body):
         if "error" in chunk:
             raise OSError(chunk["error"]["message"])
         for choice in chunk["choices"]:
@@ -56,7 +59,7 @@ def first_chat(url: str, prompt: str = DEFAULT_PROMPT) -> None:
     if not times_s:
         raise EOFError("the answer is empty")
     print("\n\n" + timing(start_s, times_s, num_tokens))
-    print(f"\nTry it:\n\n{curl_line(url, prompt)}\n", flush=True)
+    print(f"\nTry it:\n\n{curl_line(url, body)}\n", flush=True)
 
 
 def timing(start_s: float, times_s: list[float], num_tokens: int) -> str:
@@ -67,10 +70,10 @@ def timing(start_s: float, times_s: list[float], num_tokens: int) -> str:
     return f"TTFT {ttft_ms:.0f} ms, {num_tokens} tokens, then {rate}"
 
 
-def curl_line(url: str, prompt: str) -> str:
+def curl_line(url: str, body: dict[str, Any]) -> str:
     """The same request for a terminal."""
-    body = json.dumps(chat_body(prompt) | {"stream": True})
-    return f"curl -N {url}/v1/chat/completions -H 'Content-Type: application/json' \\\n  -d '{body}'"
+    quoted = shlex.quote(json.dumps(body))
+    return f"curl -N {url}/v1/chat/completions -H 'Content-Type: application/json' \\\n  -d {quoted}"
 
 
 def main() -> int:

@@ -16,13 +16,14 @@ $pip install --quiet -r .venv/build-tools.txt
 $pip install --quiet --no-build-isolation --editable . 2> .venv/install.log || { cat .venv/install.log >&2; exit 1; }
 
 if ! $python -c 'import paceline.ops._native' 2> .venv/native-import.log; then
-  cat >&2 <<'WARNING'
+  cat >&2 <<WARNING
 
   ****************************************************************************************************
   WARNING: the native kernels were not built. Paceline runs on its NumPy reference: correct, and slow
   beyond use for more than a trial. Remedy: install a C++20 compiler and Python's headers
-  (Debian, Ubuntu: apt install g++ python3-dev), then `make clean` and try again.
-  What the build said: .venv/bin/pip install --verbose --no-build-isolation --editable .
+  (Debian, Ubuntu: apt install g++ python3-dev), then 'make clean' and try again.
+  Python says: $(tail -n 1 .venv/native-import.log)
+  The build says: .venv/bin/pip install --verbose --no-build-isolation --editable .
   ****************************************************************************************************
 
 WARNING

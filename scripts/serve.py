@@ -1,4 +1,4 @@
-"""What `make serve` runs: the server in the foreground, one chat with it when it is ready, then the server until Ctrl-C.
+"""What `make serve` runs: the server in the foreground, one chat when it is ready, then the server until Ctrl-C.
 
 Owns the server process: however this script ends, the server is gone. `--once` ends after the answer.
 """

@@ -18,13 +18,14 @@ MUTATING_METHODS = frozenset(
 # Objects a library wants at module level; they are written while the module is imported and only read afterwards.
 DECLARATIONS = frozenset(("typer.Typer", "Typer", "APIRouter", "fastapi.APIRouter", "logging.getLogger", "getLogger"))
 CONSTANT_NAME = re.compile(r"_?[A-Z][A-Z0-9_]*|_?[A-Z][A-Za-z0-9]*|__\w+__")
+BORN_EMPTY = re.compile(r"\[\]|\{\}|(\w+\.)?(set|dict|list|deque|Counter|OrderedDict)\(\)|(\w+\.)?defaultdict\(.*\)")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def functions(tree: ast.Module) -> Iterator[Function]:
+def functions(source: Source) -> Iterator[Function]:
     """Every function and method, nested ones too."""
-    return (node for node in ast.walk(tree) if isinstance(node, Function))
+    return (node for node in source.nodes if isinstance(node, Function))
 
 
 def parameters(function: Function) -> list[ast.arg]:
@@ -44,7 +45,7 @@ def file_size(source: Source) -> Iterator[str]:
 
 def function_size(source: Source) -> Iterator[str]:
     """A function fits on a screen; more parameters than a hand has fingers is a missing dataclass."""
-    for function in functions(source.tree):
+    for function in functions(source):
         num_lines = (function.end_lineno or function.lineno) - function.lineno + 1
         if num_lines > MAX_FUNCTION_LINES:
             yield f"{source.name}: {function.name} has {num_lines} lines, at most {MAX_FUNCTION_LINES}"
@@ -73,7 +74,7 @@ def unfinished(source: Source) -> Iterator[str]:
 
 def annotations(source: Source) -> Iterator[str]:
     """Public functions say what they take and give."""
-    for function in functions(source.tree):
+    for function in functions(source):
         if function.name.startswith("_") and not function.name.startswith("__"):
             continue
         if function.returns is None:
@@ -85,7 +86,7 @@ def annotations(source: Source) -> Iterator[str]:
 
 def global_statements(source: Source) -> Iterator[str]:
     """Nobody rebinds a module's variable."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Global):
             yield f"{source.name}:{node.lineno}: global {', '.join(node.names)}"
 
@@ -107,11 +108,9 @@ def module_state(source: Source) -> Iterator[str]:
         is_declaration = isinstance(value, ast.Call) and ast.unparse(value.func) in DECLARATIONS
         if not is_declaration and not CONSTANT_NAME.fullmatch(name):
             yield f"{source.name}:{value.lineno}: module variable {name} is not named as a constant"
-        if ast.unparse(value) in ("[]", "{}", "set()", "dict()", "list()", "deque()") or "defaultdict" in ast.unparse(
-            value
-        ):
+        if BORN_EMPTY.fullmatch(ast.unparse(value)):
             yield f"{source.name}:{value.lineno}: module variable {name} is born empty, to be filled"
-    for function in functions(source.tree):
+    for function in functions(source):
         yield from (f"{source.name}:{line}: {function.name} writes {name}" for line, name in writes(function, names))
 
 

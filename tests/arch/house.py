@@ -65,6 +65,11 @@ class Source:
         """The parsed file."""
         return ast.parse(self.text)
 
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node of the tree; walked once for all rules."""
+        return tuple(ast.walk(self.tree))
+
     @property
     def room(self) -> str | None:
         """The room of a file of the package; None for the package's own `__init__` and for files outside it."""

@@ -12,7 +12,7 @@ NATIVE_MODULE = "paceline.ops._native"
 
 def imported_modules(source: Source) -> Iterator[tuple[int, str]]:
     """(line, full module name) of every import, wherever it stands; `from a import b` yields both a and a.b."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -59,7 +59,7 @@ def purity(source: Source) -> Iterator[str]:
         top = module.split(".")[0]
         if top not in (PACKAGE, *PURE_LIBRARY):
             yield f"{source.name}:{line}: {source.room} is pure and may not import {module}"
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in PURE_BARRED_CALLS:
             yield f"{source.name}:{node.lineno}: {source.room} is pure and may not call {node.func.id}()"
 
@@ -77,12 +77,9 @@ def dynamic_imports(source: Source) -> Iterator[str]:
     """No import that these rules could not see, but for the engine process, which loads the factory it is told."""
     if source.name == "src/paceline/engine/process.py":
         return
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in (
-            "__import__",
-            "import_module",
-            "importlib.import_module",
-        ):
+    for node in source.nodes:
+        called = getattr(node.func, "id", getattr(node.func, "attr", None)) if isinstance(node, ast.Call) else None
+        if called in ("__import__", "import_module"):
             yield f"{source.name}:{node.lineno}: imports by name hide from the import rules"
 
 

@@ -16,7 +16,7 @@ from paceline.models.resolve import open_checkpoint, resolve
 PROSE = Path(__file__).parents[1] / "data" / "prose.txt"
 CONTEXT = 2560
 MIN_TOKENS = 2000
-QUESTIONS = ("In one sentence: what is a bicycle?", "What is the capital of Italy?", "Name three fruits.")
+QUESTIONS = ("What does HTTP stand for?", "What is photosynthesis?", "Give me a tip for learning to cook.")
 
 
 @cache

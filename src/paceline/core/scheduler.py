@@ -67,6 +67,7 @@ class Scheduler:
         self._free_rows = list(range(limits.max_num_seqs))
         self._freed_rows: list[int] = []
         self._num_sequences = 0
+        self._refused: SequenceId | None = None
 
     @property
     def effective_context(self) -> int:
@@ -214,8 +215,11 @@ class Scheduler:
         self._waiting.push(victim)
 
     def _admit(self, draft: Draft) -> None:
-        """Let waiting sequences in, first in line first, until one does not fit."""
-        if not self._free_rows or draft.budget == 0 or self._waiting.peek() is None:
+        """Let waiting sequences in, first in line first, until one does not fit. That one is not asked again before a
+        running sequence has left: until then rows only grow.
+        """
+        first = self._waiting.peek()
+        if not self._free_rows or draft.budget == 0 or first is None or first.sequence_id == self._refused:
             return
         forecast, available = self._outlook()
         while self._free_rows and (sequence := self._waiting.peek()) is not None:
@@ -228,6 +232,7 @@ class Scheduler:
             available -= self.kv.cost(match, len(sequence.tokens))
             forecast.add(sequence, len(sequence.tokens) - num_matched)
             if self._running and available < forecast.peak_blocks():
+                self._refused = sequence.sequence_id
                 return
             self._start(sequence, match, draft)
 
@@ -326,6 +331,7 @@ class Scheduler:
     def _leave_row(self, sequence: Sequence) -> None:
         assert sequence.row is not None
         assert sequence.lease is not None
+        self._refused = None
         self.kv.close(sequence.lease, sequence.tokens, sequence.num_computed)
         del self._running[sequence.sequence_id]
         self._rows[sequence.row] = None

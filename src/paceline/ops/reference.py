@@ -158,7 +158,7 @@ class ReferenceOps:
         return self.norm(total, weight, epsilon), total
 
     def linear(self, x: Values, weight: Weight, bias: Weight | None = None, precise: bool = False) -> Values:
-        """[T, rows of weight], token by token over pieces of the weight that stay in cache meanwhile. Always precise."""
+        """[T, rows of weight], always precise; token by token over pieces of the weight that stay in cache."""
         out = np.empty((len(x), len(weight)))
         for start in range(0, len(weight), WEIGHT_ROWS):
             piece = weight[start : start + WEIGHT_ROWS]
