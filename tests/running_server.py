@@ -1,4 +1,4 @@
-"""A server to talk to: a real process on a free port, with the scripted engine in its real child process.
+"""A server to talk to: a real process on a free port, with the scripted or the real engine in its real child process.
 
 To run the tests of the server on another engine, replace what `launch` starts.
 """
@@ -56,6 +56,12 @@ def launch(serve: dict[str, Any], engine: dict[str, Any]) -> "subprocess.Popen[s
     command = [sys.executable, str(TESTS / "serve_scripted.py"), json.dumps(serve), json.dumps(engine)]
     env = os.environ | {"PYTHONPATH": f"{TESTS}:{TESTS.parent / 'src'}"}
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
+
+
+def serve_model(*arguments: str) -> RunningServer:
+    """A ready server of a real model: `paceline serve` with these arguments, on a free port."""
+    command = [sys.executable, "-m", "paceline.cli", "serve", *arguments, "--port", "0"]
+    return wait_until_ready(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
 
 
 def wait_until_ready(process: "subprocess.Popen[str]") -> RunningServer:

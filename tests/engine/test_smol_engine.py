@@ -1,28 +1,15 @@
 """The real engine in its process: what a client that goes away leaves behind, by the engine's own gauges."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
-from paceline.config import DEFAULT_ENGINE_FACTORY, EngineConfig
+from paceline.config import EngineConfig
 from paceline.core.request import Request, SamplingParams, StopRule, token_array
-from paceline.engine.child import EngineCommand, start_engine
-from paceline.engine.client import EngineClient, EngineState
+from paceline.engine.client import EngineClient
 from paceline.engine.contract import EngineGauges
 from paceline.engine.stream import OutputStream
+from smol_engine import smol_engine
 
 CONFIG = EngineConfig(kv_memory_bytes=64 * 2**20, max_num_batched_tokens=64, max_num_seqs=8)
-
-
-@asynccontextmanager
-async def smol_engine() -> AsyncIterator[EngineClient]:
-    command = EngineCommand(DEFAULT_ENGINE_FACTORY, CONFIG.to_json_mapping())
-    client = EngineClient(command, start_engine(command))
-    try:
-        assert await client.settled() is EngineState.READY, client.failure
-        yield client
-    finally:
-        await client.close()
 
 
 def endless(client: EngineClient, num_prompt_tokens: int, num_sequences: int) -> Request:
@@ -37,7 +24,7 @@ def nothing_runs(gauges: EngineGauges) -> bool:
 
 def test_b019_a_cancelled_request_leaves_nothing_behind() -> None:
     async def scenario() -> None:
-        async with smol_engine() as client:
+        async with smol_engine(CONFIG) as client:
             for times in range(20):
                 stream = OutputStream()
                 # Every other one is cancelled while its prompt is still in chunks: no output has come yet.
@@ -57,7 +44,7 @@ def test_b019_a_cancelled_request_leaves_nothing_behind() -> None:
 
 def test_b021_all_choices_of_a_request_are_cancelled() -> None:
     async def scenario() -> None:
-        async with smol_engine() as client:
+        async with smol_engine(CONFIG) as client:
             for num_finished in (0, 1):
                 stream = OutputStream()
                 request = endless(client, 40, 4)

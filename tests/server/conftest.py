@@ -7,13 +7,21 @@ from typing import Any
 import openai
 import pytest
 
-from running_server import RunningServer, launch, wait_until_ready
+from running_server import RunningServer, launch, serve_model, wait_until_ready
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[RunningServer]:
     """A server with a step of 0.3 ms, for tests that leave no mark on it."""
     running = wait_until_ready(launch({}, {"step_s": 0.0003}))
+    yield running
+    assert running.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def smol() -> Iterator[RunningServer]:
+    """SmolLM2 behind the command line, with a pool that is never short."""
+    running = serve_model("smollm2-135m", "--kv-memory", "256MiB")
     yield running
     assert running.stop() == 0
 

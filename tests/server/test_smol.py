@@ -1,27 +1,17 @@
 """Field cases on the real model, through the whole server: SmolLM2 behind `paceline serve`."""
 
 import json
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import pytest
 
-from running_server import RunningServer, wait_until_ready
+from running_server import RunningServer
 
 MODEL = "smollm2-135m"
 GREEDY = {"model": MODEL, "prompt": "One, two, three, four,", "temperature": 0, "max_tokens": 40}
-
-
-@pytest.fixture(scope="module")
-def smol() -> Iterator[RunningServer]:
-    command = [sys.executable, "-m", "paceline.cli", "serve", MODEL, "--port", "0", "--kv-memory", "256MiB"]
-    server = wait_until_ready(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-    yield server
-    assert server.stop() == 0
 
 
 @pytest.fixture(scope="module")
