@@ -18,8 +18,7 @@ from paceline.engine.engine import Engine
 from paceline.engine.loading import load_engine
 from streams import Stream, random_prompt, run_streams
 
-MEAN_PROMPT, MEAN_OUTPUT = 40, 85  # ShareGPT's 161 and 338, divided by 4
-POOL_TOKENS = 4096
+MEAN_PROMPT, MEAN_OUTPUT = 161, 338  # ShareGPT as the vLLM paper gives it
 BLOCK_SIZE = 16
 
 
@@ -54,10 +53,10 @@ def workload(engine: Engine, num_requests: int, seed: int) -> list[Stream]:
     return streams
 
 
-def measure(reserve: Reserve, num_requests: int, seed: int) -> dict[str, float]:
+def measure(reserve: Reserve, pool_tokens: int, num_requests: int, seed: int) -> dict[str, float]:
     token_bytes = 23_040  # SmolLM2-135M in bfloat16
     config = EngineConfig(
-        kv_memory_bytes=POOL_TOKENS * token_bytes, max_num_seqs=128, max_model_len=1024, num_threads=2
+        kv_memory_bytes=pool_tokens * token_bytes, max_num_seqs=128, max_model_len=2048, num_threads=2
     )
     engine = load_engine(config, reserve)
     usage: list[float] = []
@@ -83,12 +82,13 @@ def measure(reserve: Reserve, num_requests: int, seed: int) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--requests", type=int, default=200)
+    parser.add_argument("--requests", type=int, default=60)
+    parser.add_argument("--pool", type=int, default=4096, help="tokens the KV pool holds")
     options = parser.parse_args()
     ratios = []
     for seed in range(options.rounds):
-        learned = measure(LearnedReserve(BLOCK_SIZE), options.requests, seed)
-        reserved = measure(ReserveMax(), options.requests, seed)
+        learned = measure(LearnedReserve(BLOCK_SIZE), options.pool, options.requests, seed)
+        reserved = measure(ReserveMax(), options.pool, options.requests, seed)
         ratios.append(learned["tokens_per_s"] / reserved["tokens_per_s"])
         print(
             f"round {seed}: learned {_row(learned)} | reserve-max {_row(reserved)} | ratio {ratios[-1]:.2f}", flush=True

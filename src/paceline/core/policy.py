@@ -123,9 +123,9 @@ class PeakForecast:
     """The highest future rise of KV use above today's, if every sequence ends when expected.
 
     Sequence i holds h_i tokens of its own, will add r_i more, then lets go of all of it. With r ascending, just
-    before i ends the rise is r_i·(n - i) - Σ_{j<i} h_j; the forecast is the maximum over i, plus half a block a
-    sequence for what rounding up takes. Reserving Σ r_i instead would leave half the pool empty: ends are spread,
-    and each one frees a whole sequence.
+    before i ends the rise is r_i·(n - i) - Σ_{j<i} h_j; the forecast is the maximum over i, plus a block a
+    sequence for rounding up and for ends that come later than expected. Reserving Σ r_i instead would leave half the
+    pool empty: ends are spread, and each one frees a whole sequence.
     """
 
     def __init__(self, reserve: LearnedReserve, block_size: int) -> None:
@@ -144,4 +144,4 @@ class PeakForecast:
             peak = max(peak, remaining * alive - released)
             released += held
             alive -= 1
-        return peak / self._block_size + len(self._ends) / 2
+        return peak / self._block_size + len(self._ends)
