@@ -1,0 +1,65 @@
+"""Generation in process: stop strings, choices, seeds and refusals of `LLM`, on the real model."""
+
+from functools import cache
+
+import pytest
+
+from paceline import LLM, GenerationOptions, SamplingParams
+from paceline.config import EngineConfig
+from paceline.core.request import FinishReason
+from paceline.errors import ContextLengthError, RequestError
+
+GREEDY = SamplingParams(temperature=0)
+PROMPT = "One, two, three, four,"
+
+
+@cache
+def llm() -> LLM:
+    return LLM(EngineConfig(max_model_len=512, max_num_seqs=8))
+
+
+def test_a_stop_string_cuts_text_and_tokens_and_leaves_nothing_running() -> None:
+    whole = llm().generate([PROMPT], GenerationOptions(24, GREEDY))[0].choices[0]
+    stop = whole.text[7:12]
+    cut = llm().generate([PROMPT], GenerationOptions(24, GREEDY, stop=(stop,)))[0].choices[0]
+    kept = llm().generate([PROMPT], GenerationOptions(24, GREEDY, stop=(stop,), include_stop=True))[0].choices[0]
+    assert cut.text == whole.text[: whole.text.index(stop)]
+    assert kept.text == cut.text + stop
+    assert cut.finish_reason is FinishReason.STOP
+    assert cut.tokens == whole.tokens[: len(cut.tokens)]
+    assert llm().engine.gauges().num_running == 0
+
+
+def test_choices_differ_and_the_first_is_the_single_one() -> None:
+    sampling = SamplingParams(temperature=1.0, seed=7)
+    single = llm().generate([PROMPT], GenerationOptions(16, sampling, is_seeded=True))[0]
+    several = llm().generate([PROMPT], GenerationOptions(16, sampling, is_seeded=True, num_choices=3))[0]
+    assert several.choices[0] == single.choices[0]
+    assert len({choice.text for choice in several.choices}) > 1
+
+
+def test_unseeded_requests_draw_their_own_seeds() -> None:
+    options = GenerationOptions(16, SamplingParams(temperature=1.2))
+    assert len({generation.choices[0].text for generation in llm().generate([PROMPT] * 4, options)}) > 1
+
+
+def test_answers_keep_the_order_of_their_prompts() -> None:
+    prompts = [PROMPT, "The capital of", "A recipe for"]
+    together = llm().generate(prompts, GenerationOptions(8, GREEDY))
+    alone = [llm().generate([prompt], GenerationOptions(8, GREEDY))[0] for prompt in prompts]
+    assert [generation.choices for generation in together] == [generation.choices for generation in alone]
+
+
+def test_a_missing_max_tokens_means_what_the_context_leaves() -> None:
+    prompt = [5] * 500
+    answer = llm().generate([prompt], GenerationOptions(sampling=GREEDY, ignore_eos=True))[0].choices[0]
+    assert (len(answer.tokens), answer.finish_reason) == (12, FinishReason.LENGTH)
+
+
+def test_what_can_not_be_served_is_refused_and_nothing_is_left_behind() -> None:
+    with pytest.raises(ContextLengthError, match="510 tokens and max_tokens is 8, 518 together"):
+        llm().generate([PROMPT, [5] * 510], GenerationOptions(8, GREEDY))
+    with pytest.raises(RequestError, match="the prompt is empty"):
+        llm().generate([[]], GenerationOptions(8, GREEDY))
+    gauges = llm().engine.gauges()
+    assert (gauges.num_running, gauges.num_waiting, gauges.num_blocks_in_use) == (0, 0, 0)
