@@ -3,7 +3,8 @@
     python benchmarks/admission.py --rounds 5
 
 The true length of an output is unknown to the scheduler: the text side ends it, as a stop string would. Alternating
-rounds of the same requests; throughput ratio, KV use while requests wait, share of tokens computed again.
+rounds of the same requests; throughput ratio, KV use while requests wait (once a quarter has finished: lengths are
+learned), share of tokens computed again.
 """
 
 import argparse
@@ -59,14 +60,15 @@ def measure(reserve: Reserve, pool_tokens: int, num_requests: int, seed: int) ->
         kv_memory_bytes=pool_tokens * token_bytes, max_num_seqs=128, max_model_len=2048, num_threads=2
     )
     engine = load_engine(config, reserve)
+    streams = workload(engine, num_requests, seed)
     usage: list[float] = []
 
     def note_usage() -> None:
         gauges = engine.gauges()
-        if gauges.num_waiting:
+        is_warm = sum(len(stream.token_times_s) == stream.stop_after for stream in streams) >= num_requests // 4
+        if gauges.num_waiting and is_warm:
             usage.append(gauges.num_blocks_in_use / gauges.num_blocks_total)
 
-    streams = workload(engine, num_requests, seed)
     wall_s = run_streams(engine, streams, after_step=note_usage)
     outputs = sum(len(stream.token_times_s) for stream in streams)
     computed = sum(len(stream.prompt) for stream in streams) + outputs
