@@ -54,6 +54,9 @@ def serve(  # one parameter a flag is how typer reads a command line
     max_num_queued_reqs: Annotated[str, typer.Option(help="Requests that may wait; more get 429.")] = "1024",
     block_size: Annotated[str, typer.Option(help="Tokens in a KV block.")] = "16",
     kv_cache_dtype: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "auto",
+    enable_prefix_caching: Annotated[
+        bool, typer.Option(help="Reuse the KV of prefixes computed before; answers do not depend on it.")
+    ] = True,
     kv_memory: Annotated[str | None, typer.Option(help="Memory for the KV cache, such as 2GiB.")] = None,
     threads: Annotated[int | None, typer.Option(help="Compute threads. Default: the cores we may use.")] = None,
     isa: Annotated[str | None, typer.Option(help="avx512 or portable. Default: the best of this machine.")] = None,
@@ -74,6 +77,7 @@ def serve(  # one parameter a flag is how typer reads a command line
         max_num_queued_reqs=parse_count("--max-num-queued-reqs", max_num_queued_reqs),
         block_size=parse_count("--block-size", block_size),
         kv_cache_dtype=kv_cache_dtype,
+        enable_prefix_caching=enable_prefix_caching,
         kv_memory_bytes=None if kv_memory is None else parse_bytes("--kv-memory", kv_memory),
         num_threads=threads,
         isa=isa,

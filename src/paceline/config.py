@@ -33,6 +33,7 @@ class EngineConfig:
     max_num_queued_reqs: int = 1024
     block_size: int = 16
     kv_cache_dtype: str = "auto"
+    enable_prefix_caching: bool = True
     kv_memory_bytes: int | None = None
     num_threads: int | None = None
     isa: str | None = None

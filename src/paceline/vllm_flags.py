@@ -26,9 +26,7 @@ LATER = ForeignFlag("not supported by this version; leave it out", takes_value=T
 QUIET = ForeignFlag("has no object here")
 
 FOREIGN_FLAGS = {
-    "--enable-prefix-caching": ALWAYS,
     "--enable-chunked-prefill": ALWAYS,
-    "--no-enable-prefix-caching": ForeignFlag("prefix caching can't be switched off; answers do not depend on it"),
     "--no-enable-chunked-prefill": ForeignFlag("chunking can't be switched off; answers do not depend on it"),
     "--gpu-memory-utilization": GPU,
     "--swap-space": GPU,

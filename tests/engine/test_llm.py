@@ -56,6 +56,17 @@ def test_a_missing_max_tokens_means_what_the_context_leaves() -> None:
     assert (len(answer.tokens), answer.finish_reason) == (12, FinishReason.LENGTH)
 
 
+def test_prefix_caching_off_shares_nothing_and_answers_the_same() -> None:
+    prompt = [11_000 + index % 90 for index in range(200)]
+    options = GenerationOptions(8, GREEDY)
+    shared = [llm().generate([prompt], options)[0] for _ in range(2)]
+    apart_llm = LLM(EngineConfig(max_model_len=512, max_num_seqs=8, enable_prefix_caching=False))
+    apart = [apart_llm.generate([prompt], options)[0] for _ in range(2)]
+    assert [answer.num_cached_tokens for answer in shared] == [0, 199]
+    assert [answer.num_cached_tokens for answer in apart] == [0, 0]
+    assert {answer.choices for answer in (*shared, *apart)} == {shared[0].choices}
+
+
 def test_what_can_not_be_served_is_refused_and_nothing_is_left_behind() -> None:
     with pytest.raises(ContextLengthError, match="510 tokens and max_tokens is 8, 518 together"):
         llm().generate([PROMPT, [5] * 510], GenerationOptions(8, GREEDY))

@@ -53,10 +53,10 @@ def test_model_names_default_to_the_model() -> None:
 
 
 def test_flags_of_vllm_are_answered() -> None:
-    command = ["serve", "--gpu-memory-utilization", "0.9", "m", "--enable-prefix-caching", "--dtype=bfloat16"]
+    command = ["serve", "--gpu-memory-utilization", "0.9", "m", "--enable-chunked-prefill", "--dtype=bfloat16"]
     remaining, notes = answer_foreign_flags(command)
     assert remaining == ["serve", "m"]
-    assert [note.split(":")[0] for note in notes] == ["--gpu-memory-utilization", "--enable-prefix-caching", "--dtype"]
+    assert [note.split(":")[0] for note in notes] == ["--gpu-memory-utilization", "--enable-chunked-prefill", "--dtype"]
     with pytest.raises(ConfigError, match="--tensor-parallel-size: "):
         answer_foreign_flags(["serve", "m", "--tensor-parallel-size", "2"])
     assert all(flag.answer for flag in FOREIGN_FLAGS.values())

@@ -4,6 +4,7 @@ In process it is driven by `paceline.llm.LLM`, out of process by `engine.process
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from paceline.config import EngineConfig
@@ -21,11 +22,12 @@ RETRY_AFTER_S = 1.0
 class Engine:
     """Requests in, outputs out, one step at a time. Not thread-safe: one caller drives it."""
 
-    def __init__(self, scheduler: Scheduler, executor: Executor, limits: EngineLimits, max_queued: int) -> None:
+    def __init__(self, scheduler: Scheduler, executor: Executor, limits: EngineLimits, config: EngineConfig) -> None:
         self.limits = limits
         self.scheduler = scheduler
         self._loop = StepLoop(scheduler, executor)
-        self._max_queued = max_queued
+        self._max_queued = config.max_num_queued_reqs
+        self._shares_prefixes = config.enable_prefix_caching
         self._endings: list[SequenceOutput] = []
 
     def submit(self, request: Request) -> None:
@@ -38,6 +40,9 @@ class Engine:
                 f"{num_waiting} sequences are waiting, the limit is {self._max_queued} (--max-num-queued-reqs)",
                 RETRY_AFTER_S,
             )
+        if not self._shares_prefixes:
+            # A namespace of its own: whatever it leaves in the cache, nobody else finds.
+            request = replace(request, namespace=request.namespace + b"/request:%d" % request.request_id)
         self.scheduler.submit(request)
 
     def cancel(self, request_id: RequestId) -> None:

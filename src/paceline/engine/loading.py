@@ -62,7 +62,7 @@ def load_engine(config: EngineConfig, reserve: Reserve | None = None) -> Engine:
         num_threads=config.num_threads or usable_cores(),
         expected_tokens_per_s=warm_up(session, table),
     )
-    return Engine(scheduler, ModelExecutor(session, table), limits, config.max_num_queued_reqs)
+    return Engine(scheduler, ModelExecutor(session, table), limits, config)
 
 
 def make_backend(num_threads: int, isa: str | None) -> Backend:
