@@ -11,7 +11,6 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-
 # The client's first two requests look the server over.
 NUM_PROBES = 2
 
