@@ -12,6 +12,7 @@ function themed(layout) {
     ...layout,
     paper_bgcolor: color("--page"),
     plot_bgcolor: color("--page"),
+    modebar: { orientation: "v", bgcolor: "rgba(0,0,0,0)", color: color("--quiet"), activecolor: color("--ink") },
     font: { color: color("--ink"), family: "system-ui, sans-serif", size: 13 },
     hoverlabel: { bgcolor: color("--panel"), bordercolor: color("--line"), font: { color: color("--ink") }, align: "left" },
   };
@@ -24,7 +25,13 @@ function themed(layout) {
 }
 
 function options(id) {
-  return { responsive: true, displaylogo: false, toImageButtonOptions: { filename: id }, displayModeBar: only ? false : "hover" };
+  return {
+    responsive: true,
+    displaylogo: false,
+    displayModeBar: only ? false : "hover",
+    modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
+    toImageButtonOptions: { filename: id, scale: 2 },
+  };
 }
 
 // What is drawn, read back from the plot itself, where a script or a test can find it.

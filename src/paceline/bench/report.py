@@ -1,7 +1,7 @@
 """From a result to its report: chooses what the experiment's reader wants to see first."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from paceline.bench.columns import HEADS, cells
@@ -34,7 +34,7 @@ def render_report(result: Result) -> str:
             warnings=warnings_of(views),
             facts=_facts(header),
             table=_table(views, header.knee),
-            notes=_notes(views),
+            notes=notes_of(views),
             figures=figures_of(result, views),
             data={"knee": _knee(knee)} if knee else {},
         )
@@ -69,16 +69,29 @@ def figures_of(result: Result, views: Sequence[View]) -> tuple[Figure, ...]:
     header = result.header
     special = [figure for figure in (stall_figure(views), ratio_figure(header.ratios)) if figure is not None]
     curve = frontiers(views, header.knee) if header.experiment in CURVES else ()
-    return (*special, *curve, *prefix_figures(views), *cdfs(views), *timelines(views, header.knee))
+    return (*special, *curve, *prefix_figures(views), *cdfs(_curves(header, views)), *timelines(views, header.knee))
 
 
 def warnings_of(views: Sequence[View]) -> tuple[str, ...]:
     """Every reason to doubt the numbers, with the points it concerns."""
-    points: dict[str, list[str]] = {}
+    return _gathered((view, warning) for view in views for warning in (*view.point.warnings, *_doubts(view)))
+
+
+def _gathered(remarks: Iterable[tuple[View, str]]) -> tuple[str, ...]:
+    """Each remark once, with the points it is about."""
+    labels: dict[str, list[str]] = {}
+    for view, remark in remarks:
+        labels.setdefault(remark, []).append(view.point.label)
+    return tuple(f"{', '.join(points)}: {remark}" for remark, points in labels.items())
+
+
+def _curves(header: Header, views: Sequence[View]) -> dict[str, list[View]]:
+    """Points that share a curve: the turns of one server in a comparison, otherwise each its own."""
+    groups: dict[str, list[View]] = {}
     for view in views:
-        for warning in (*view.point.warnings, *_doubts(view)):
-            points.setdefault(warning, []).append(view.point.label)
-    return tuple(f"{', '.join(labels)}: {warning}" for warning, labels in points.items())
+        is_turn = header.experiment is Experiment.COMPARE and view.point.server
+        groups.setdefault(view.point.server if is_turn else view.point.label, []).append(view)
+    return groups
 
 
 def _doubts(view: View) -> list[str]:
@@ -119,9 +132,9 @@ def _table(views: Sequence[View], knee: str | None) -> Table:
     return Table(HEADS, rows, marked)
 
 
-def _notes(views: Sequence[View]) -> tuple[str, ...]:
+def notes_of(views: Sequence[View]) -> tuple[str, ...]:
     """Where each point lies and what limits it; what the windows' edges cut."""
-    limits = tuple(f"{view.point.label}: {view.point.limited_by}" for view in views if view.point.limited_by)
+    limits = _gathered((view, view.point.limited_by) for view in views if view.point.limited_by)
     cut = [view.summary.cut for view in views]
     across = sum(part.requests_across_start + part.requests_across_end for part in cut)
     outside = sum(part.tokens_before + part.tokens_after for part in cut)

@@ -1,34 +1,34 @@
 """Cumulative distributions: which share of the requests, or of the gaps, was at least this fast."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from paceline.bench.measures import e2e_s, gaps_s, ttft_s
 from paceline.bench.record import Outcome
-from paceline.bench.report_figure import MS, Figure, Json, View, axis, layout, safe, style
+from paceline.bench.report_figure import MS, Figure, Json, View, axis, layout, log_axis, safe, style
 
 # A curve on a screen needs no more; the table's percentiles come from every value.
 MAX_STEPS = 1000
 
 
-def cdfs(views: Sequence[View]) -> tuple[Figure, ...]:
-    """TTFT, ITL and E2E, one curve a point."""
-    figures = (_cdf(name, views) for name in ("ttft", "itl", "e2e"))
+def cdfs(groups: Mapping[str, Sequence[View]]) -> tuple[Figure, ...]:
+    """TTFT, ITL and E2E, one curve for each group of points."""
+    figures = (_cdf(name, groups) for name in ("ttft", "itl", "e2e"))
     return tuple(figure for figure in figures if figure.traces)
 
 
-def _cdf(name: str, views: Sequence[View]) -> Figure:
+def _cdf(name: str, groups: Mapping[str, Sequence[View]]) -> Figure:
     label = name.upper()
-    curves = [(view.point.label, np.sort(np.asarray(_values(name, view)))) for view in views]
-    traces = [_curve(index, label, values) for index, (label, values) in enumerate(curves) if values.size]
+    curves = [(group, np.sort([v for view in views for v in _values(name, view)])) for group, views in groups.items()]
+    traces = [_curve(index, group, values) for index, (group, values) in enumerate(curves) if values.size]
     return Figure(
         f"cdf-{name}",
         f"Distribution of {label}",
         f"Left is faster. The height of a curve is the share of {'gaps' if name == 'itl' else 'requests'} "
         f"whose {label} is at most what the axis says; a long flat tail at the top is what a few had to bear.",
         tuple(traces),
-        layout(axis(f"{label} (ms, log scale)", type="log"), axis("share", range=[0, 1.01], tickformat=".0%")),
+        layout(log_axis(f"{label} (ms)"), axis("share", range=[0, 1.01], tickformat=".0%")),
     )
 
 
@@ -45,14 +45,15 @@ def _values(name: str, view: View) -> list[float]:
 
 def _curve(index: int, label: str, values: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> Json:
     color, dash = style(index)
+    # Starts on the floor, at the smallest value.
     ranks = np.unique(np.linspace(0, values.size - 1, min(values.size, MAX_STEPS)).astype(np.int64))
     return {
         "type": "scatter",
         "mode": "lines",
         "name": safe(label),
         # The log axis has no zero; a gap of 0 (coalesced) is drawn at a microsecond.
-        "x": np.maximum(values[ranks] * MS, 0.001).round(4).tolist(),
-        "y": ((ranks + 1) / values.size).round(5).tolist(),
+        "x": np.maximum(values[[0, *ranks]] * MS, 0.001).round(4).tolist(),
+        "y": [0.0, *((ranks + 1) / values.size).round(5).tolist()],
         "line": {"color": color, "dash": dash, "shape": "hv"},
         "hovertemplate": "%{y:.1%} within %{x:.4g} ms<extra>" + safe(label) + "</extra>",
     }

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
-from paceline.bench.report_figure import Figure, Json, View, axis, layout, milliseconds, safe, style
+from paceline.bench.report_figure import Figure, Json, View, axis, layout, log_axis, milliseconds, safe, style
 from paceline.bench.result import PairedRatio
+
+RATIO_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 
 
 def prefix_figures(views: Sequence[View]) -> tuple[Figure, ...]:
@@ -107,11 +109,11 @@ def ratio_figure(ratios: Sequence[PairedRatio]) -> Figure | None:
     return Figure(
         "ratios",
         "Paired ratios",
-        "How many times the measure of the first is that of the second, from runs that alternate. Where the bar crosses "
-        "1, the runs show no difference.",
+        "How many times the measure of the first is that of the second, from runs that alternate. Where the bar "
+        "crosses 1, the runs show no difference.",
         (pairs, trace),
         layout(
-            axis("ratio (log scale)", type="log"),
+            {**log_axis("ratio"), "tickvals": RATIO_TICKS, "ticktext": [f"{tick:g}×" for tick in RATIO_TICKS]},
             {"autorange": "reversed", "type": "category"},
             height=140 + 45 * len(ratios),
             shapes=[one],

@@ -61,13 +61,19 @@ def axis(title: str, **more: object) -> Json:
     return {"title": {"text": title}, **more}
 
 
+def log_axis(title: str) -> Json:
+    """A logarithmic axis that names its ticks in full: 1, 2, 5, 10, 20 …"""
+    ticks = [digit * 10.0**power for power in range(-3, 7) for digit in (1, 2, 5)]
+    return axis(f"{title}, log scale", type="log", tickvals=ticks, ticktext=[f"{tick:,.10g}" for tick in ticks])
+
+
 def layout(x: Json, y: Json, height: int = 420, **more: object) -> Json:
     """The common layout: the legend above, room for titles, nothing that moves while reading."""
     return {
         "xaxis": x,
         "yaxis": y,
         "height": height,
-        "margin": {"l": 60, "r": 20, "t": 40, "b": 50},
+        "margin": {"l": 60, "r": 40, "t": 40, "b": 50},
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
         "hovermode": "closest",
         **more,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from paceline.bench.columns import written
 from paceline.bench.measures import Summary
-from paceline.bench.report_figure import COLORS, Figure, Json, View, axis, layout, milliseconds, safe
+from paceline.bench.report_figure import COLORS, Figure, Json, View, axis, layout, log_axis, milliseconds, safe
 
 QUANTILES = (("p50", COLORS[0], "solid", "circle"), ("p99", COLORS[1], "dash", "diamond"))
 
@@ -18,19 +18,21 @@ def frontiers(views: Sequence[View], knee: str | None) -> tuple[Figure, ...]:
 
 def _frontier(name: str, views: Sequence[View], knee: str | None) -> Figure:
     label = name.upper()
-    traces = [_line(name, views, *quantile) for quantile in QUANTILES]
+    ordered = sorted(views, key=_load)
+    traces = [_line(name, ordered, *quantile) for quantile in QUANTILES]
     marked = next((view for view in views if view.point.label == knee), None)
     if marked is not None:
         traces.append(_knee(name, marked))
     return Figure(
         f"frontier-{name}",
         f"Throughput against {label}",
-        f"Each mark is one load; right is more throughput, low is better {label}. "
+        f"Each mark is one load ({_unit(views)} beside it); further right is more throughput, further down less "
+        f"latency. "
         + ("The star is the knee: the last load whose throughput is worth its latency." if marked else ""),
         tuple(traces),
         layout(
             axis("throughput (output tokens/s)", rangemode="tozero"),
-            axis(f"{label} (ms, log scale)", type="log"),
+            log_axis(f"{label} (ms)"),
         ),
     )
 
@@ -38,12 +40,15 @@ def _frontier(name: str, views: Sequence[View], knee: str | None) -> Figure:
 def _line(name: str, views: Sequence[View], quantile: str, color: str, dash: str, symbol: str) -> Json:
     return {
         "type": "scatter",
-        "mode": "lines+markers",
+        "mode": "lines+markers+text",
         "name": f"{name.upper()} {quantile}",
         "x": [view.summary.output_tokens_per_s for view in views],
         "y": [milliseconds(_latency(view.summary, name, quantile)) for view in views],
-        "text": [describe(view) for view in views],
-        "hovertemplate": "%{text}<extra>" + quantile + "</extra>",
+        "text": [_load_text(view) if quantile == "p99" else "" for view in views],
+        "textposition": "top center",
+        "textfont": {"size": 11},
+        "hovertext": [describe(view) for view in views],
+        "hovertemplate": "%{hovertext}<extra>" + quantile + "</extra>",
         "line": {"color": color, "dash": dash},
         "marker": {"color": color, "symbol": symbol, "size": 8},
     }
@@ -53,13 +58,11 @@ def _knee(name: str, view: View) -> Json:
     """The star on the p99 line. report.js finds it by its `meta`."""
     return {
         "type": "scatter",
-        "mode": "markers+text",
+        "mode": "markers",
         "meta": "knee",
-        "name": "knee",
+        "name": f"knee: {safe(view.point.label)}",
         "x": [view.summary.output_tokens_per_s],
         "y": [milliseconds(_latency(view.summary, name, "p99"))],
-        "text": [f"knee: {safe(view.point.label)}"],
-        "textposition": "top left",
         "customdata": [view.point.label],
         "hoverinfo": "skip",
         "marker": {"symbol": "star-open", "size": 20, "color": COLORS[5], "line": {"width": 2}},
@@ -71,6 +74,18 @@ def _latency(summary: Summary, name: str, quantile: str) -> float | None:
     if spread is None:
         return None
     return spread.p50 if quantile == "p50" else spread.p99
+
+
+def _load(view: View) -> float:
+    return view.point.concurrency or view.point.rate_per_s or 0.0
+
+
+def _load_text(view: View) -> str:
+    return f"{_load(view):g}" if _load(view) else ""
+
+
+def _unit(views: Sequence[View]) -> str:
+    return "requests at once" if any(view.point.concurrency for view in views) else "requests/s"
 
 
 def describe(view: View) -> str:

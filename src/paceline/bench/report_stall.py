@@ -61,7 +61,7 @@ def stall_figure(views: Sequence[View]) -> Figure | None:
     return Figure(
         "stall",
         "Gaps of the running streams around a long prompt",
-        "Each line is one running stream; its height is the wait for the token at that moment. Shaded: from when the "
+        "Each line is one running stream; its height is the gap it is in, for as long as it lasts. Shaded: from when the "
         f"long prompt was due until its first token. Longest stall: {told or 'none'}.",
         tuple(traces),
         _layout(panels),
@@ -94,7 +94,8 @@ def _stream(number: int, index: int, panel: Panel, record: RequestRecord) -> Jso
         "y": [gap.length_s * MS for gap in gaps],
         "xaxis": _axis("x", number),
         "yaxis": _axis("y", number),
-        "line": {"color": color, "width": 1},
+        # Drawn at its height for as long as it lasted.
+        "line": {"color": color, "width": 1, "shape": "vh"},
         "marker": {"color": color, "size": 4},
         "hovertemplate": f"stream {index}: " + "%{y:.1f} ms at %{x:.3f} s<extra></extra>",
     }
@@ -108,17 +109,16 @@ def _layout(panels: Sequence[Panel]) -> Json:
     height = PANEL_HEIGHT * len(panels)
     result: Json = {
         "height": height + MARGIN_TOP + MARGIN_BOTTOM,
-        "margin": {"l": 60, "r": 20, "t": MARGIN_TOP, "b": MARGIN_BOTTOM},
+        "margin": {"l": 60, "r": 40, "t": MARGIN_TOP, "b": MARGIN_BOTTOM},
         "hovermode": "closest",
         "shapes": [_shade(number, panel) for number, panel in enumerate(panels)],
         "annotations": [note for number, panel in enumerate(panels) for note in _notes(number, panel)],
     }
     for number in range(len(panels)):
         top = 1 - number / len(panels)
-        bottom = top - 0.8 / len(panels)
-        result[_key("xaxis", number)] = axis(
-            "s since the long prompt was due", range=x_range, anchor=_axis("y", number)
-        )
+        bottom = top - (1.0 if number == len(panels) - 1 else 0.8) / len(panels)
+        title = "s since the long prompt was due" if number == len(panels) - 1 else ""
+        result[_key("xaxis", number)] = axis(title, range=x_range, anchor=_axis("y", number))
         result[_key("yaxis", number)] = axis(
             "ITL (ms)", range=[0, longest * MS * 1.15], domain=[max(0.0, bottom), top], anchor=_axis("x", number)
         )
