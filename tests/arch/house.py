@@ -42,7 +42,9 @@ ROOMS = {
     ),
     "llm": Room(("errors", "core", "models", "exec", "config", "text", "engine", "server")),
     "vllm_flags": Room(("errors",)),
-    "cli": Room(("errors", "config", "server", "vllm_flags"), ("typer", "rich")),
+    # bench measures any server from outside: it knows nothing of the engine, only how work is described.
+    "bench": Room(("errors", "workload"), ("aiohttp", "msgspec", "numpy", "plotly", "rich", "typer")),
+    "cli": Room(("errors", "config", "server", "vllm_flags", "bench"), ("typer", "rich")),
 }
 
 # What a pure room may take from the standard library: values and arithmetic, nothing that looks outside.
