@@ -1,12 +1,12 @@
 """From a result to its report: chooses what the experiment's reader wants to see first."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from paceline.bench.columns import HEADS, cells
 from paceline.bench.png import export_png, find_browser
-from paceline.bench.record import TokenCount
+from paceline.bench.record import Outcome, TokenCount
 from paceline.bench.report_cdf import cdfs
 from paceline.bench.report_compare import prefix_figures, ratio_figure
 from paceline.bench.report_figure import Figure, Json, View, milliseconds, views_of
@@ -48,14 +48,18 @@ def write_report(path: Path, result: Result) -> None:
     os.replace(partial, path)
 
 
-def write_pngs(report: Path, result: Result, folder: Path) -> list[Path]:
-    """One PNG for each figure of a written report; none, with no error, where no Chromium is installed."""
+def write_pngs(report: Path, result: Result, folder: Path, only: Collection[str] = ()) -> list[Path]:
+    """One PNG for each figure of a written report, or for `only` some ids; none where no Chromium is installed (say
+    NEEDS_BROWSER). Takes about a second each.
+    """
     browser = find_browser()
     if browser is None:
         return []
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for figure in figures_of(result, views_of(result)):
+        if only and figure.figure_id not in only:
+            continue
         target = folder / f"{figure.figure_id}.png"
         height = figure.layout["height"]
         assert isinstance(height, int), "every figure says its height in pixels"
@@ -96,6 +100,12 @@ def _curves(header: Header, views: Sequence[View]) -> dict[str, list[View]]:
 
 def _doubts(view: View) -> list[str]:
     doubts = []
+    num_lost = sum(record.outcome is not Outcome.COMPLETED for record in view.records)
+    if num_lost:
+        doubts.append(
+            f"{num_lost} of {len(view.records)} requests were not completed; they miss every target, and their "
+            "latencies are not in the percentiles"
+        )
     if view.summary.token_count is TokenCount.ESTIMATE:
         doubts.append(
             "the server sends no usage, so output tokens are estimated by counting events; tokens/s and TPOT are wrong "

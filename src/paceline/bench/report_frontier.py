@@ -27,8 +27,7 @@ def _frontier(name: str, views: Sequence[View], knee: str | None) -> Figure:
         f"frontier-{name}",
         f"Throughput against {label}",
         f"Each mark is one load ({_unit(views)} beside it); further right is more throughput, further down less "
-        f"latency. "
-        + ("The star is the knee: the last load whose throughput is worth its latency." if marked else ""),
+        f"latency. " + ("The star is the knee: the last load whose throughput is worth its latency." if marked else ""),
         tuple(traces),
         layout(
             axis("throughput (output tokens/s)", rangemode="tozero"),

@@ -61,8 +61,8 @@ def stall_figure(views: Sequence[View]) -> Figure | None:
     return Figure(
         "stall",
         "Gaps of the running streams around a long prompt",
-        "Each line is one running stream; its height is the gap it is in, for as long as it lasts. Shaded: from when the "
-        f"long prompt was due until its first token. Longest stall: {told or 'none'}.",
+        "Each line is one running stream; its height is the gap it is in, for as long as it lasts. Shaded: from when "
+        f"the long prompt was due until its first token. Longest stall: {told or 'none'}.",
         tuple(traces),
         _layout(panels),
     )

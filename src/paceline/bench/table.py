@@ -19,7 +19,7 @@ from paceline.bench.report_figure import views_of
 from paceline.bench.result import Result
 
 # A terminal of 80 columns has room for these; the report and the file have the rest.
-NARROW_HEADS = ("point", "not completed", "output tokens/s", "met targets", "TTFT p50", "TTFT p99", "ITL p50", "ITL p99")
+NARROW_HEADS = ("point", "output tokens/s", "TTFT p50", "TTFT p99", "ITL p50", "ITL p99")
 WIDE_COLUMNS = 150
 
 
@@ -27,7 +27,7 @@ def print_result(console: Console, result: Result) -> None:
     """Warnings first, then one row a point, then what limits each."""
     views = views_of(result)
     for warning in warnings_of(views):
-        console.print(f"[bold red]{escape(warning)}[/]")
+        console.print(f"[bold red]{escape(warning)}[/]", highlight=False)
     heads = HEADS if console.width >= WIDE_COLUMNS else NARROW_HEADS
     table = _table(heads)
     for view in views:
@@ -40,9 +40,11 @@ def print_result(console: Console, result: Result) -> None:
     console.print(table)
     for ratio in result.header.ratios:
         times = f"{ratio.ratio:.3f}× ({ratio.low:.3f} to {ratio.high:.3f}, {len(ratio.pairs)} pairs)"
-        console.print(f"{escape(ratio.measure)}: {escape(ratio.label)} / {escape(ratio.baseline)} {times}")
+        console.print(
+            f"{escape(ratio.measure)}: {escape(ratio.label)} / {escape(ratio.baseline)} {times}", highlight=False
+        )
     for note in notes_of(views):
-        console.print(escape(note), style="dim")
+        console.print(escape(note), style="dim", highlight=False)
 
 
 def _table(heads: Sequence[str]) -> Table:
