@@ -69,34 +69,7 @@ def ratio_figure(ratios: Sequence[PairedRatio]) -> Figure | None:
     if not ratios:
         return None
     names = [safe(f"{ratio.label} / {ratio.baseline}: {ratio.measure}") for ratio in ratios]
-    color, _ = style(0)
-    trace: Json = {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "mean of the pairs",
-        "x": [ratio.ratio for ratio in ratios],
-        "y": names,
-        "error_x": {
-            "type": "data",
-            "symmetric": False,
-            "array": [ratio.high - ratio.ratio for ratio in ratios],
-            "arrayminus": [ratio.ratio - ratio.low for ratio in ratios],
-            "thickness": 2,
-            "width": 6,
-        },
-        "text": [f"{len(ratio.pairs)} pairs, {ratio.low:.3f} to {ratio.high:.3f}" for ratio in ratios],
-        "hovertemplate": "%{y}<br>%{x:.3f} (%{text})<extra></extra>",
-        "marker": {"color": color, "size": 10},
-    }
-    pairs: Json = {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "single pairs",
-        "x": [pair for ratio in ratios for pair in ratio.pairs],
-        "y": [name for name, ratio in zip(names, ratios, strict=True) for _ in ratio.pairs],
-        "hovertemplate": "%{x:.3f}<extra>one pair</extra>",
-        "marker": {"color": style(1)[0], "size": 5, "opacity": 0.6},
-    }
+    ticks: Json = {"tickvals": RATIO_TICKS, "ticktext": [f"{tick:g}×" for tick in RATIO_TICKS]}
     one: Json = {
         "type": "line",
         "x0": 1,
@@ -111,11 +84,44 @@ def ratio_figure(ratios: Sequence[PairedRatio]) -> Figure | None:
         "Paired ratios",
         "How many times the measure of the first is that of the second, from runs that alternate. Where the bar "
         "crosses 1, the runs show no difference.",
-        (pairs, trace),
+        (_means(names, ratios), _pairs(names, ratios)),
         layout(
-            {**log_axis("ratio"), "tickvals": RATIO_TICKS, "ticktext": [f"{tick:g}×" for tick in RATIO_TICKS]},
+            {**log_axis("ratio"), **ticks},
             {"autorange": "reversed", "type": "category"},
             height=140 + 45 * len(ratios),
             shapes=[one],
         ),
     )
+
+
+def _means(names: Sequence[str], ratios: Sequence[PairedRatio]) -> Json:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "mean of the pairs, with its interval",
+        "x": [ratio.ratio for ratio in ratios],
+        "y": list(names),
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "array": [ratio.high - ratio.ratio for ratio in ratios],
+            "arrayminus": [ratio.ratio - ratio.low for ratio in ratios],
+            "thickness": 2,
+            "width": 6,
+        },
+        "text": [f"{len(ratio.pairs)} pairs, {ratio.low:.3f} to {ratio.high:.3f}" for ratio in ratios],
+        "hovertemplate": "%{y}<br>%{x:.3f} (%{text})<extra></extra>",
+        "marker": {"color": style(0)[0], "size": 11},
+    }
+
+
+def _pairs(names: Sequence[str], ratios: Sequence[PairedRatio]) -> Json:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "single pairs",
+        "x": [pair for ratio in ratios for pair in ratio.pairs],
+        "y": [name for name, ratio in zip(names, ratios, strict=True) for _ in ratio.pairs],
+        "hovertemplate": "%{x:.3f}<extra>one pair</extra>",
+        "marker": {"color": style(1)[0], "size": 8, "symbol": "line-ns-open", "line": {"width": 2}},
+    }
