@@ -57,7 +57,7 @@ def purity(source: Source) -> Iterator[str]:
         return
     for line, module in imported_modules(source):
         top = module.split(".")[0]
-        if top not in (PACKAGE, *PURE_LIBRARY):
+        if top not in (PACKAGE, *PURE_LIBRARY, *ROOMS[source.room].pure_library):
             yield f"{source.name}:{line}: {source.room} is pure and may not import {module}"
     for node in source.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in PURE_BARRED_CALLS:

@@ -60,9 +60,12 @@ class Caller:
     abilities: Abilities
 
 
-async def run_load(caller: Caller, load: Load, on_record: OnRecord | None = None) -> LoadRun:
-    """Run it to the last answer."""
+async def run_load(
+    caller: Caller, load: Load, on_record: OnRecord | None = None, started_s: float | None = None
+) -> LoadRun:
+    """Run it to the last answer. Two loads at once share the clock that is given as `started_s`."""
     run = _Running(caller, load, on_record)
+    run.started_s = run.started_s if started_s is None else started_s
     with run.check.watching():
         await (run.open_loop() if load.concurrency is None else run.closed_loop(load.concurrency))
     return LoadRun(tuple(run.records), run.check.verdict(), run.started_s)

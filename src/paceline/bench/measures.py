@@ -39,6 +39,9 @@ class Window:
         return self.start_s <= time_s < self.end_s
 
 
+WHOLE_RUN = Window()
+
+
 @dataclass(frozen=True, slots=True)
 class Spread:
     """Quantiles of `num` values (nearest rank: each is a value that was measured)."""
@@ -113,7 +116,7 @@ def tpot_s(record: RequestRecord) -> float | None:
     return (record.ended_s - record.event_times_s[0]) / (record.output_tokens - 1)
 
 
-def gaps_s(record: RequestRecord, window: Window = Window()) -> list[float]:
+def gaps_s(record: RequestRecord, window: Window = WHOLE_RUN) -> list[float]:
     """Gaps between consecutive token events, those that end inside the window."""
     times = record.event_times_s
     return [later - earlier for earlier, later in pairwise(times) if window.holds(later)]
@@ -208,7 +211,7 @@ def closed(window: Window, records: Sequence[RequestRecord]) -> Window:
 
 def summarize(
     records: Sequence[RequestRecord],
-    window: Window = Window(),
+    window: Window = WHOLE_RUN,
     targets: Targets = NO_TARGETS,
 ) -> Summary:
     """Every measure of one load. An open window ends with the last answer."""

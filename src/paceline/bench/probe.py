@@ -21,7 +21,7 @@ NUM_PROBE_TOKENS = 32
 PROBE_OUTPUT_TOKENS = 2
 
 
-class Refused(Exception):
+class Refused(BenchError):
     """The server said no to a probe, with this message."""
 
 
