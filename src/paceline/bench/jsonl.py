@@ -1,7 +1,7 @@
 """Result files: the first line is the header, each further line one request with all its token times.
 
-Any tool that reads JSON lines can read them; we read back exactly what we wrote. A file from elsewhere may be damaged or
-huge: lines and their number are bounded, and an error names the line, the field and what to do.
+Any tool that reads JSON lines can read them; we read back exactly what we wrote. A file from elsewhere may be damaged
+or huge: lines and their number are bounded, and an error names the line, the field and what to do.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The result of an experiment: what was asked, where it ran, at which points, and every request of it.
 
-Facts only. Percentiles, goodput and the rest are computed from the records by `measures`, when they are printed and when
-they are drawn, so that a table, a plot and a file can never disagree.
+Facts only. Percentiles, goodput and the rest are computed from the records by `measures`, when they are printed and
+when they are drawn, so that a table, a plot and a file can never disagree.
 """
 
 from dataclasses import dataclass
