@@ -1,6 +1,5 @@
 """What all experiments are made of: hold one load on one server for a while, and put the points of it in a result."""
 
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -16,22 +15,19 @@ from paceline.bench.probe import probe
 from paceline.bench.record import RequestRecord
 from paceline.bench.result import Experiment, Header, Point, Result, Targets
 from paceline.bench.selfcheck import warnings
+from paceline.bench.watch import Watcher, unwatched
 from paceline.workload.arrivals import ClosedLoop, at_rate
 from paceline.workload.item import WorkItem
 from paceline.workload.workload import Workload
 
-Progress = Callable[[str], None]
 NO_END = 10**9
-
-
-def silent(_: str) -> None:
-    """The progress of someone who does not want to know."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What every point of an experiment has in common. A point ends after `num_requests`, or else `duration_s`; its
-    warm-up and cool-down are not counted. `about` describes the workload for the reader.
+    warm-up and cool-down are not counted. `about` describes the workload for the reader; `watch` gives a follower for
+    a load of this label and number of requests.
     """
 
     workload: Workload
@@ -44,7 +40,7 @@ class Settings:
     max_connections: int | None = None
     command: str = ""
     about: dict[str, str] = field(default_factory=dict)
-    progress: Progress = silent
+    watch: Callable[[str, int | None], Watcher] = unwatched
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +72,10 @@ async def open_caller(endpoint: Endpoint) -> AsyncIterator[Caller]:
         yield Caller(session, endpoint, await probe(session, endpoint))
 
 
-async def hold(caller: Caller, settings: Settings, spot: Spot) -> Held:
-    """Hold a load and measure it."""
+async def hold(caller: Caller, settings: Settings, spot: Spot, items: Iterable[WorkItem] | None = None) -> Held:
+    """Hold a load and measure it; `items`: instead of the workload's."""
     load = Load(
-        items=items_of(settings, spot),
+        items=items_of(settings, spot) if items is None else items,
         label=spot.label,
         concurrency=spot.concurrency,
         duration_s=settings.duration_s if settings.num_requests is None else None,
@@ -87,7 +83,9 @@ async def hold(caller: Caller, settings: Settings, spot: Spot) -> Held:
         timeout_s=settings.timeout_s,
         prompt_seed=settings.workload.seed * 1_000_003 + spot.repetition,
     )
-    return held(caller, settings, spot, await run_load(caller, load, counting(settings.progress, spot.label)))
+    with settings.watch(spot.label, settings.num_requests) as watcher:
+        run = await run_load(caller, load, watcher.on_record)
+    return held(caller, settings, spot, run)
 
 
 def items_of(settings: Settings, spot: Spot) -> Iterable[WorkItem]:
@@ -98,19 +96,6 @@ def items_of(settings: Settings, spot: Spot) -> Iterable[WorkItem]:
     elif spot.rate_per_s is not None:
         workload = replace(workload, arrivals=at_rate(workload.arrivals, spot.rate_per_s))
     return workload.items(NO_END if settings.num_requests is None else settings.num_requests)
-
-
-def counting(progress: Progress, label: str) -> Callable[[RequestRecord], None]:
-    """Tell how many requests were answered."""
-    started_s = time.monotonic()
-    count = 0
-
-    def on_record(_: RequestRecord) -> None:
-        nonlocal count
-        count += 1
-        progress(f"{label}: {count} answered in {time.monotonic() - started_s:.0f} s")
-
-    return on_record
 
 
 def window_of(settings: Settings, records: Sequence[RequestRecord]) -> Window:

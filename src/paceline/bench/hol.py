@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from paceline.bench.experiment import NO_END, Settings, Spot, counting, held, result_of
+from paceline.bench.experiment import NO_END, Settings, Spot, held, result_of
 from paceline.bench.load import Caller, Load, LoadRun, run_load
 from paceline.bench.measures import WHOLE_RUN, Spread, Window, gaps_s, spread
 from paceline.bench.record import RequestRecord
@@ -49,10 +49,11 @@ async def measure_hol(caller: Caller, settings: Settings, num_streams: int, long
         output_tokens=INJECTED_OUTPUT_TOKENS,
     )
     injection = replace(streams, items=(long_item,), concurrency=None)
-    on_record = counting(settings.progress, label)
-    both = await asyncio.gather(
-        run_load(caller, streams, on_record, started_s), run_load(caller, injection, on_record, started_s)
-    )
+    with settings.watch(label, None) as watcher:
+        both = await asyncio.gather(
+            run_load(caller, streams, watcher.on_record, started_s),
+            run_load(caller, injection, watcher.on_record, started_s),
+        )
     run = LoadRun(both[0].records + both[1].records, both[0].check, started_s)
     measured = held(caller, settings, Spot(label, concurrency=num_streams), run)
     measured = replace(measured, point=replace(measured.point, injected=(INJECTED_INDEX,)))

@@ -77,11 +77,27 @@ def with_knee(result: Result, points: Sequence[Held]) -> Result:
     index = knee_index(loads, [held.summary.output_tokens_per_s for held in points])
     if index is None:
         return result
-    marked = []
-    for number, held in enumerate(points):
-        side = "below the knee" if number < index else "the knee" if number == index else "beyond the knee"
-        marked.append(replace(held.point, limited_by=f"{side}; {held.point.limited_by}"))
-    return replace(result, header=replace(result.header, points=tuple(marked), knee=points[index].point.label))
+    marked = tuple(replace(held.point, limited_by=place(points, index, number)) for number, held in enumerate(points))
+    return replace(result, header=replace(result.header, points=marked, knee=points[index].point.label))
+
+
+def place(points: Sequence[Held], knee: int, number: int) -> str:
+    """Where on the curve a point lies, and what limits it there."""
+    said = points[number].point.limited_by
+    if number == knee:
+        return f"the knee: more load buys little more throughput; {said}"
+    if said.startswith("the client"):
+        return f"{'below' if number < knee else 'beyond'} the knee; {said}"
+    if number < knee:
+        return f"below the knee: more load still buys throughput; {said}"
+    gain = points[number].summary.output_tokens_per_s / points[knee].summary.output_tokens_per_s - 1
+    first, last = (value_of_load(points[each]) for each in (knee, number))
+    return f"beyond the knee: {last / first:.3g} times its load gave {gain:+.0%} throughput: the server is the limit"
+
+
+def value_of_load(held: Held) -> float:
+    """Concurrency or rate."""
+    return float(held.point.concurrency or held.point.rate_per_s or 1.0)
 
 
 def load_of(held: Held) -> float:
