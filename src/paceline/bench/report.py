@@ -10,7 +10,7 @@ from paceline.bench.record import Outcome, TokenCount
 from paceline.bench.report_cdf import cdfs
 from paceline.bench.report_compare import prefix_figures, ratio_figure
 from paceline.bench.report_figure import Figure, Json, View, milliseconds, views_of
-from paceline.bench.report_frontier import frontiers
+from paceline.bench.report_frontier import Mark, frontiers, share_figure
 from paceline.bench.report_page import Page, Table, render
 from paceline.bench.report_stall import stall_figure
 from paceline.bench.report_timeline import timelines
@@ -19,6 +19,8 @@ from paceline.bench.result import Experiment, Header, Result, Targets
 PNG_WIDTH = 900
 PNG_TEXT_HEIGHT = 110
 NEEDS_BROWSER = "PNGs need Chromium (apt install chromium) on this machine; the HTML report holds the same plots."
+# How the labels of points that repeat a load end.
+ROUND = ", round "
 CURVES = (Experiment.SWEEP, Experiment.GOODPUT)
 
 
@@ -72,8 +74,24 @@ def figures_of(result: Result, views: Sequence[View]) -> tuple[Figure, ...]:
     """The figures of a result, the one it was made for first."""
     header = result.header
     special = [figure for figure in (stall_figure(views), ratio_figure(header.ratios)) if figure is not None]
-    curve = frontiers(views, header.knee) if header.experiment in CURVES else ()
-    return (*special, *curve, *prefix_figures(views), *cdfs(_curves(header, views)), *timelines(views, header.knee))
+    mark = _mark(header)
+    if header.experiment is Experiment.GOODPUT:
+        special.append(share_figure(views, mark))
+    curve = frontiers(views, mark) if header.experiment in CURVES else ()
+    return (*special, *curve, *prefix_figures(views), *cdfs(_variants(views)), *timelines(views, header.knee))
+
+
+def _mark(header: Header) -> Mark | None:
+    if header.knee is None:
+        return None
+    if header.experiment is Experiment.GOODPUT:
+        return Mark(header.knee, "goodput", "The star is the largest rate of which enough requests met their targets.")
+    return Mark(
+        header.knee,
+        "knee",
+        "The star is the knee, where more load stops buying throughput: the point farthest above the straight "
+        "line from the first to the last, of throughput over load.",
+    )
 
 
 def warnings_of(views: Sequence[View]) -> tuple[str, ...]:
@@ -89,12 +107,11 @@ def _gathered(remarks: Iterable[tuple[View, str]]) -> tuple[str, ...]:
     return tuple(f"{', '.join(points)}: {remark}" for remark, points in labels.items())
 
 
-def _curves(header: Header, views: Sequence[View]) -> dict[str, list[View]]:
-    """Points that share a curve: the turns of one server in a comparison, otherwise each its own."""
+def _variants(views: Sequence[View]) -> dict[str, list[View]]:
+    """Points that share a curve: the rounds of one variant, which runs in turn with others; otherwise each its own."""
     groups: dict[str, list[View]] = {}
     for view in views:
-        is_turn = header.experiment is Experiment.COMPARE and view.point.server
-        groups.setdefault(view.point.server if is_turn else view.point.label, []).append(view)
+        groups.setdefault(view.point.label.partition(ROUND)[0], []).append(view)
     return groups
 
 

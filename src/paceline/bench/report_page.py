@@ -115,10 +115,10 @@ def _facts(name: str, values: Mapping[str, str]) -> str:
 def _points(page: Page) -> str:
     heads = "".join(f'<th scope="col">{escape(head)}</th>' for head in page.table.heads)
     rows = "".join(_row(row, index == page.table.marked) for index, row in enumerate(page.table.rows))
-    notes = "".join(f"<p>{escape(note)}</p>" for note in page.notes)
+    notes = "".join(f"<li>{escape(note)}</li>" for note in page.notes)
     return f"""<section class="text"><h2>Points</h2>
 <div class="scroll" tabindex="0"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>
-{notes}</section>"""
+<ul class="quiet">{notes}</ul></section>"""
 
 
 def _row(row: Sequence[str], is_marked: bool) -> str:
