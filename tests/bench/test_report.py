@@ -257,3 +257,9 @@ def test_the_progress_line_counts_what_was_lost() -> None:
     progress.on_record(replace(result.records[1], outcome=Outcome.REJECTED, event_times_s=()))
     assert "2/4 requests" in progress.line().plain
     assert "1 not completed" in progress.line().plain
+
+
+def test_every_percentile_is_on_the_page() -> None:
+    text = page_of(sweep()).text
+    for row in ("concurrency 8: TTFT", "concurrency 8: worst-10 % ITL", "concurrency 8: E2E from sending", "p99.9"):
+        assert row in text

@@ -4,7 +4,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from paceline.bench.columns import HEADS, cells
+from paceline.bench.columns import HEADS, PERCENTILE_HEADS, cells, percentile_rows
 from paceline.bench.png import export_png, find_browser
 from paceline.bench.record import Outcome, TokenCount
 from paceline.bench.report_cdf import cdfs
@@ -36,6 +36,9 @@ def render_report(result: Result) -> str:
             warnings=warnings_of(views),
             facts=_facts(header),
             table=_table(views, header.knee),
+            percentiles=Table(
+                PERCENTILE_HEADS, tuple(row for view in views for row in percentile_rows(view.point, view.summary))
+            ),
             notes=notes_of(views),
             figures=figures_of(result, views),
             data={"knee": _knee(knee)} if knee else {},
