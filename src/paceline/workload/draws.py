@@ -7,7 +7,7 @@ _UNIT_BITS = 52
 
 
 def stream(seed: int, name: str) -> Random:
-    """The stream called `name` of the workload with this seed; the same in every process and on every machine."""
+    """The stream called `name` of the workload with this seed; the same in every process."""
     return Random(f"{seed}/{name}")
 
 

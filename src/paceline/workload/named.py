@@ -1,4 +1,4 @@
-"""A workload known by name: its lengths, what else is known of it, where the numbers come from and under what licence."""
+"""A workload known by name: its lengths, what else is known, where the numbers come from and under what licence."""
 
 from dataclasses import dataclass
 

@@ -36,7 +36,7 @@ class Unshared:
 
 @dataclass(frozen=True, slots=True)
 class SharedShare:
-    """The first `share` of every prompt is the same text; lengths stay as drawn (at 1 all prompts of a length are equal)."""
+    """The first `share` of every prompt is the same text, lengths stay as drawn. At 1, prompts as long are equal."""
 
     share: float
 

@@ -10,6 +10,7 @@ from paceline.workload.draws import open_unit
 
 MAX_TURNS = 10_000
 MAX_PROMPT_TOKENS = 2**24
+AT_ONCE = Fixed(0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class Sessions:
     """
 
     num_turns: Distribution
-    think_s: Distribution = Fixed(0.0)
+    think_s: Distribution = AT_ONCE
     replays_history: bool = True
     max_prompt_tokens: int = MAX_PROMPT_TOKENS
 

@@ -96,7 +96,7 @@ SHAPES = (
         source="TraceLab coding agents, 4,265 sessions, 357,161 steps",
         licence="CC-BY-4.0",
         is_shape=True,
-        note="Published: medians of new and answered tokens a step, p90 1700 answered, steps a session (p50 15, p90 135), "
+        note="Published: median new and answered tokens a step, answered p90 1700, steps a session (p50 15, p90 135), "
         "tool time (median about 0.35 s, 4 % over 60 s). Our choice: the rest, such as a system prompt of 16,000.",
         prefix=SystemPrompt(16_000),
         sessions=Sessions(

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 from paceline.errors import ConfigError
 from paceline.workload.arrivals import Arrivals, ClosedLoop, Constant, Gamma, OnOff, Poisson
 from paceline.workload.catalogue import find_workload
+from paceline.workload.checks import check_whole, plain
 from paceline.workload.distributions import MAX_VALUE, Clipped, Distribution, Fixed, Geometric, LogNormal, Uniform
 from paceline.workload.lengths import Lengths
 from paceline.workload.prefixes import Documents, FewShot, Prefix, SharedShare, SystemPrompt, Unshared
@@ -40,8 +41,7 @@ def _clipped(inner: Distribution, values: Values) -> Distribution:
 
 def _whole(values: Values, key: str, default: int = 1) -> int:
     value = values.get(key, default)
-    if value != int(value):
-        raise ConfigError(f"{key} must be a whole number, got {value:g}")
+    check_whole(key, value, 1, int(MAX_VALUE))
     return int(value)
 
 
@@ -67,7 +67,7 @@ def _sessions(num_turns: Distribution, values: Values) -> Sessions:
     if sigma and not think_s:
         raise ConfigError("sigma is the spread of the think time: give think, its median in seconds, as well")
     if values.get("history", 1) not in (0, 1):
-        raise ConfigError(f"history must be 0 or 1, got {values['history']:g}")
+        raise ConfigError(f"history must be 0 or 1, got {plain(values['history'])}")
     return Sessions(
         num_turns=num_turns,
         think_s=LogNormal(think_s, sigma) if sigma else Fixed(think_s),
@@ -80,9 +80,7 @@ _CLIP = ("min", "max")
 LENGTH_KINDS: Mapping[str, Kind[Distribution]] = {
     "fixed": Kind("fixed:tokens=N (or just N)", ("tokens",), lambda v: Fixed(_whole(v, "tokens"))),
     "uniform": Kind("uniform:low=N,high=N", ("low", "high"), lambda v: Uniform(_whole(v, "low"), _whole(v, "high"))),
-    "geometric": Kind(
-        "geometric:mean=X[,min=N,max=N]", ("mean",), lambda v: _clipped(Geometric(v["mean"]), v), _CLIP
-    ),
+    "geometric": Kind("geometric:mean=X[,min=N,max=N]", ("mean",), lambda v: _clipped(Geometric(v["mean"]), v), _CLIP),
     "lognormal": Kind(
         "lognormal:median=X,sigma=X[,min=N,max=N] or lognormal:mean=X,sd=X[,min=N,max=N]",
         (),
@@ -126,7 +124,10 @@ SESSION_KINDS: Mapping[str, Kind[Sessions | None]] = {
         f"fixed:turns=N{_SESSION_USAGE}", ("turns",), lambda v: _sessions(Fixed(_whole(v, "turns")), v), _SESSION_KEYS
     ),
     "geometric": Kind(
-        f"geometric:turns=MEAN{_SESSION_USAGE}", ("turns",), lambda v: _sessions(Geometric(v["turns"]), v), _SESSION_KEYS
+        f"geometric:turns=MEAN{_SESSION_USAGE}",
+        ("turns",),
+        lambda v: _sessions(Geometric(v["turns"]), v),
+        _SESSION_KEYS,
     ),
 }
 

@@ -11,6 +11,7 @@ from paceline.workload.lengths import Lengths
 from paceline.workload.named import NamedWorkload
 
 SHARES = (0.01, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99)
+AZURE = "github.com/Azure/AzurePublicDataset"
 NOT_STATED = "not stated with the numbers; see the source"
 
 
@@ -30,7 +31,7 @@ TABLES = (
             output=_to_maximum(16, 41, 54, 85, 129, 395, 424, 451, 601, 1000),
             spearman=0.073,
         ),
-        source="Azure LLM inference trace 2023, conversation, 19,366 requests of one hour: github.com/Azure/AzurePublicDataset",
+        source=f"Azure LLM inference trace 2023, conversation, 19,366 requests of one hour: {AZURE}",
         licence="CC-BY",
         arrivals=Gamma(rate_per_s=5.53, shape=0.835),
     ),
@@ -40,7 +41,7 @@ TABLES = (
             input=_to_maximum(17, 75, 147, 578, 1469, 2745, 5194, 7315, 7436, 7437),
             output=_to_maximum(6, 6, 7, 9, 13, 24, 55, 90, 252, 1899),
         ),
-        source="Azure LLM inference trace 2023, code completion, 8,819 requests of one hour: github.com/Azure/AzurePublicDataset",
+        source=f"Azure LLM inference trace 2023, code completion, 8,819 requests of one hour: {AZURE}",
         licence="CC-BY",
         note="Arrivals: fitted by us to the coefficient of variation 13.2; the hour has silences of minutes.",
         arrivals=OnOff(rate_per_s=2.566, on_s=3.3, off_s=36.6),
@@ -53,7 +54,7 @@ TABLES = (
         ),
         source="Mooncake conversation trace, 12,031 requests, FAST 2025: github.com/kvcache-ai/Mooncake",
         licence="Apache-2.0",
-        note="Recorded arrivals come in ticks of 3 s, 3.4/s on average. Lengths alone: what prompts share is in the trace file.",
+        note="Recorded arrivals come in ticks of 3 s, 3.4/s on average. What prompts share is in the trace file.",
     ),
     NamedWorkload(
         name="mooncake_synthetic",
@@ -64,7 +65,7 @@ TABLES = (
         ),
         source="Mooncake synthetic trace, 3,993 requests, FAST 2025: github.com/kvcache-ai/Mooncake",
         licence="Apache-2.0",
-        note="Lengths alone: what prompts share is in the trace file.",
+        note="What prompts share is in the trace file.",
         arrivals=Poisson(3.906),
     ),
     NamedWorkload(
@@ -73,7 +74,7 @@ TABLES = (
             input=_quantiles(73, 747, 1242, 1986, 2730, 3370, 3702, 3813, 3934),
             output=_quantiles(36, 60, 78, 115, 167, 242, 372, 737, 3273),
         ),
-        source="arXiv summarization up to 4,096 tokens, 28,257 requests, as processed by Vidur: github.com/microsoft/vidur",
+        source="arXiv summarization up to 4,096 tokens, 28,257 requests, from Vidur: github.com/microsoft/vidur",
         licence=NOT_STATED,
     ),
     NamedWorkload(
