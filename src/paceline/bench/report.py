@@ -39,7 +39,7 @@ def render_report(result: Result) -> str:
             percentiles=Table(
                 PERCENTILE_HEADS, tuple(row for view in views for row in percentile_rows(view.point, view.summary))
             ),
-            notes=notes_of(views),
+            notes=(*limits_of(views), *cuts_of(views)),
             figures=figures_of(result, views),
             data={"knee": _knee(knee)} if knee else {},
         )
@@ -162,16 +162,19 @@ def _table(views: Sequence[View], knee: str | None) -> Table:
     return Table(HEADS, rows, marked)
 
 
-def notes_of(views: Sequence[View]) -> tuple[str, ...]:
-    """Where each point lies and what limits it; what the windows' edges cut."""
-    limits = _gathered((view, view.point.limited_by) for view in views if view.point.limited_by)
+def limits_of(views: Sequence[View]) -> tuple[str, ...]:
+    """Where each point lies on the curve and what limits it."""
+    return _gathered((view, view.point.limited_by) for view in views if view.point.limited_by)
+
+
+def cuts_of(views: Sequence[View]) -> tuple[str, ...]:
+    """What the windows' edges cut, in one sentence; nothing when they cut nothing."""
     cut = [view.summary.cut for view in views]
     across = sum(part.requests_across_start + part.requests_across_end for part in cut)
     outside = sum(part.tokens_before + part.tokens_after for part in cut)
     if not outside and not across:
-        return limits
+        return ()
     return (
-        *limits,
         f"Outside the measured windows (warm-up and cool-down): {outside} output tokens; {across} requests cross an "
         "edge and count only for what happened inside.",
     )

@@ -5,7 +5,18 @@ from dataclasses import dataclass
 
 from paceline.bench.columns import written
 from paceline.bench.measures import Summary
-from paceline.bench.report_figure import COLORS, Figure, Json, View, axis, layout, log_axis, milliseconds, safe, style
+from paceline.bench.report_figure import (
+    COLORS,
+    Figure,
+    Json,
+    View,
+    axis,
+    latency_axis,
+    layout,
+    milliseconds,
+    safe,
+    style,
+)
 
 QUANTILES = ("p50", "p99")
 SYMBOLS = {"p50": "circle", "p99": "diamond"}
@@ -67,8 +78,7 @@ def _frontier(name: str, views: Sequence[View], mark: Mark | None) -> Figure:
         traces += [_line(name, ordered, q, f"{prefix}{label} {q}", color[q]) for q in QUANTILES]
     marked = next((view for view in views if mark is not None and view.point.label == mark.label), None)
     if mark is not None and marked is not None:
-        latency = milliseconds(_latency(marked.summary, name, "p99"))
-        traces.append(_star(mark, marked.summary.output_tokens_per_s, latency))
+        traces.append(_star(mark, marked.summary.output_tokens_per_s, _ms(marked, name, "p99")))
     return Figure(
         f"frontier-{name}",
         f"Throughput against {label}",
@@ -77,7 +87,7 @@ def _frontier(name: str, views: Sequence[View], mark: Mark | None) -> Figure:
         tuple(traces),
         layout(
             axis("throughput (output tokens/s)", rangemode="tozero"),
-            log_axis(f"{label} (ms)"),
+            latency_axis(f"{label} (ms)", (_ms(view, name, quantile) for view in views for quantile in QUANTILES)),
         ),
     )
 
@@ -88,7 +98,7 @@ def _line(name: str, views: Sequence[View], quantile: str, title: str, color: st
         "mode": "lines+markers+text",
         "name": title,
         "x": [view.summary.output_tokens_per_s for view in views],
-        "y": [milliseconds(_latency(view.summary, name, quantile)) for view in views],
+        "y": [_ms(view, name, quantile) for view in views],
         "text": [_load_text(view) if quantile == "p99" else "" for view in views],
         "textposition": "top center",
         "textfont": {"size": 11},
@@ -119,6 +129,10 @@ def _latency(summary: Summary, name: str, quantile: str) -> float | None:
     if spread is None:
         return None
     return spread.p50 if quantile == "p50" else spread.p99
+
+
+def _ms(view: View, name: str, quantile: str) -> float | None:
+    return milliseconds(_latency(view.summary, name, quantile))
 
 
 def _load(view: View) -> float:
