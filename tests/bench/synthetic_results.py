@@ -1,6 +1,7 @@
 """Results made of arithmetic: requests whose every time is known, for the tests of files, tables and reports."""
 
 from dataclasses import replace
+from itertools import product
 
 from paceline.bench.record import Outcome, RequestRecord, TokenCount
 from paceline.bench.result import Experiment, Header, PairedRatio, Point, Result, Targets
@@ -73,23 +74,35 @@ def hol(stalls_s: dict[str, float]) -> Result:
 
 
 def prefix() -> Result:
-    """Cache on and off at three shares."""
+    """Cache on and off at three shares, three rounds; the second is the median."""
     points, records = [], []
-    for server in ("cache", "no cache"):
-        for share in (0.0, 0.5, 0.9):
-            label = f"{server} {share:.0%}"
-            ttft = 0.2 * (1 - share) if server == "cache" else 0.2
-            records += [record(row, label, 0.1 * row, ttft, [0.01] * 9) for row in range(10)]
-            points.append(Point(label, 0.0, 5.0, shared_share=share, server=server))
+    for server, share, turn in product(("cache", "no cache"), (0.0, 0.5, 0.9), (1, 2, 3)):
+        label = f"{server}, {share:.0%} shared, round {turn}"
+        ttft = (0.2 * (1 - share) if server == "cache" else 0.2) * (0.8 + 0.1 * turn)
+        records += [record(row, label, 0.1 * row, ttft, [0.01] * 9) for row in range(10)]
+        points.append(Point(label, 0.0, 5.0, shared_share=share, server=server))
     return Result(header(Experiment.PREFIX, tuple(points)), tuple(records))
 
 
 def compare() -> Result:
     """Two servers, three alternations."""
-    points = tuple(Point(f"{name} {turn}", 0.0, 5.0, server=name) for turn in range(3) for name in "AB")
+    points = tuple(
+        Point(f"{name}, concurrency 8, round {turn}", 0.0, 5.0, server=name) for turn in (1, 2, 3) for name in "AB"
+    )
     records = tuple(record(0, point.label, 0.0, 0.1, [0.01] * 20) for point in points)
     ratios = (
-        PairedRatio("output tokens/s", "B", "A", 1.21, 1.17, 1.26, (1.19, 1.2, 1.24)),
-        PairedRatio("TTFT p50", "B", "A", 0.99, 0.93, 1.05, (0.95, 0.98, 1.04)),
+        PairedRatio("output tokens/s", "B, concurrency 8", "A, concurrency 8", 1.21, 1.17, 1.26, (1.19, 1.2, 1.24)),
+        PairedRatio("TTFT p50", "B, concurrency 8", "A, concurrency 8", 0.99, 0.93, 1.05, (0.95, 0.98, 1.04)),
     )
     return Result(replace(header(Experiment.COMPARE, points), ratios=ratios), records)
+
+
+def goodput() -> Result:
+    """Open loops around 8 requests a second, beyond which TTFT leaves its target of 0.3 s."""
+    points, records = [], []
+    for rate in (2.0, 4.0, 8.0, 10.0):
+        label = f"{rate:g} requests/s"
+        ttft = 0.1 if rate <= 8 else 0.5
+        records += [record(row, label, row / rate, ttft, [0.01] * 9) for row in range(10)]
+        points.append(Point(label, 0.0, 12.0, rate_per_s=rate))
+    return Result(replace(header(Experiment.GOODPUT, tuple(points)), knee="8 requests/s"), tuple(records))

@@ -7,16 +7,24 @@ from html.parser import HTMLParser
 import plotly.graph_objects
 import pytest
 from rich.console import Console
-from synthetic_results import compare, hol, prefix, sweep
+from synthetic_results import compare, goodput, hol, prefix, sweep
 
 from paceline.bench.measures import Window, summarize
+from paceline.bench.merge import merge_results
 from paceline.bench.record import Outcome, TokenCount
 from paceline.bench.report import figures_of, render_report
-from paceline.bench.report_figure import views_of
+from paceline.bench.report_figure import Figure, views_of
 from paceline.bench.result import Result
 from paceline.bench.table import Progress, print_result
+from paceline.errors import ConfigError
 
-RESULTS = {"sweep": sweep(), "hol": hol({"whole": 1.5, "chunked": 0.06}), "prefix": prefix(), "compare": compare()}
+RESULTS = {
+    "sweep": sweep(),
+    "hol": hol({"whole": 1.5, "chunked": 0.06}),
+    "prefix": prefix(),
+    "compare": compare(),
+    "goodput": goodput(),
+}
 HOSTILE = '</script><script>alert(1)</script><img src="http://evil.example/x">'
 
 
@@ -151,6 +159,56 @@ def test_a_distribution_ends_at_the_slowest_and_starts_at_nothing() -> None:
         assert x == sorted(x)
 
 
+def figure_of(result: Result, figure_id: str) -> Figure:
+    return next(figure for figure in figures_of(result, views_of(result)) if figure.figure_id == figure_id)
+
+
+def test_rounds_of_one_variant_share_a_curve() -> None:
+    assert [trace["name"] for trace in figure_of(compare(), "cdf-ttft").traces] == [
+        "A, concurrency 8",
+        "B, concurrency 8",
+    ]
+
+
+def test_the_prefix_plot_shows_the_median_of_the_rounds_and_their_range() -> None:
+    cached = figure_of(prefix(), "prefix-ttft").traces[0]
+    assert cached["name"] == "cache TTFT p50"
+    assert cached["x"] == [0.0, 0.5, 0.9]
+    assert cached["y"] == pytest.approx([200.0, 100.0, 20.0])
+    bars = cached["error_y"]
+    assert isinstance(bars, dict)
+    assert bars["array"] == pytest.approx([20.0, 10.0, 2.0])
+    assert bars["arrayminus"] == pytest.approx([20.0, 10.0, 2.0])
+
+
+def test_the_goodput_plot_stars_the_largest_rate_that_met_the_targets() -> None:
+    line, star = figure_of(goodput(), "share").traces
+    assert line["x"] == [2.0, 4.0, 8.0, 10.0]
+    assert line["y"] == [1.0, 1.0, 1.0, 0.0]
+    assert (star["x"], star["y"]) == ([8.0], [1.0])
+
+
+def test_merged_results_keep_every_number_and_say_whose_it_is() -> None:
+    whole, chunked = hol({"streams": 1.5}), hol({"streams": 0.06})
+    merged = merge_results({"whole": whole, "chunked": chunked})
+    assert [point.label for point in merged.header.points] == ["whole: streams", "chunked: streams"]
+    assert [view.summary for view in views_of(merged)] == [
+        view.summary for r in (whole, chunked) for view in views_of(r)
+    ]
+    assert "whole: streams: 1.50 s; chunked: streams: 60.00 ms" in figure_of(merged, "stall").caption
+    assert merge_results({"alone": whole}) is whole
+
+
+def test_merged_sweeps_have_a_line_for_each_server() -> None:
+    names = [trace["name"] for trace in figure_of(merge_results({"A": sweep(), "B": sweep()}), "frontier-ttft").traces]
+    assert names == ["A TTFT p50", "A TTFT p99", "B TTFT p50", "B TTFT p99"]
+
+
+def test_results_of_two_kinds_are_not_merged() -> None:
+    with pytest.raises(ConfigError, match="B: is a hol and can't be shown with a sweep"):
+        merge_results({"A": sweep(), "B": hol({"whole": 1.0})})
+
+
 def test_doubts_come_before_the_numbers() -> None:
     result = sweep()
     first = result.header.points[0]
@@ -187,7 +245,9 @@ def test_the_terminal_shows_ratios_with_their_intervals() -> None:
     console = Console(width=80)
     with console.capture() as captured:
         print_result(console, compare())
-    assert "output tokens/s: B / A 1.210× (1.170 to 1.260, 3 pairs)" in captured.get()
+    assert "output tokens/s: B, concurrency 8 / A, concurrency 8 1.210× (1.170 to 1.260, 3 pairs)" in " ".join(
+        captured.get().split()
+    )
 
 
 def test_the_progress_line_counts_what_was_lost() -> None:
@@ -197,3 +257,9 @@ def test_the_progress_line_counts_what_was_lost() -> None:
     progress.on_record(replace(result.records[1], outcome=Outcome.REJECTED, event_times_s=()))
     assert "2/4 requests" in progress.line().plain
     assert "1 not completed" in progress.line().plain
+
+
+def test_every_percentile_is_on_the_page() -> None:
+    text = page_of(sweep()).text
+    for row in ("concurrency 8: TTFT", "concurrency 8: worst-10 % ITL", "concurrency 8: E2E from sending", "p99.9"):
+        assert row in text

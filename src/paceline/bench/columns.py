@@ -22,6 +22,9 @@ HEADS = (
     "E2E p99",
 )
 
+QUANTILES = ("mean", "p50", "p90", "p95", "p99", "p999", "max")
+PERCENTILE_HEADS = ("measure", "values", "mean", "p50", "p90", "p95", "p99", "p99.9", "max")
+
 
 def written(seconds: float | None) -> str:
     """A duration for a person: 8.13 ms, 412 ms, 3.62 s."""
@@ -50,6 +53,24 @@ def cells(point: Point, summary: Summary) -> tuple[str, ...]:
         *(sign + cell for cell in _spread(summary.tpot_s, "p50")),
         *_spread(summary.e2e_s, "p50", "p99"),
     )
+
+
+def percentile_rows(point: Point, summary: Summary) -> list[tuple[str, ...]]:
+    """Everything measured of a point's latencies, under PERCENTILE_HEADS."""
+    spreads = (
+        ("TTFT", summary.ttft_s),
+        ("TTFT from sending", summary.service_ttft_s),
+        ("ITL", summary.itl_s),
+        ("worst-10 % ITL", summary.worst_mean_itl_s),
+        ("TPOT", summary.tpot_s),
+        ("E2E", summary.e2e_s),
+        ("E2E from sending", summary.service_e2e_s),
+    )
+    return [
+        (f"{point.label}: {name}", str(spread.num), *_spread(spread, *QUANTILES))
+        for name, spread in spreads
+        if spread is not None
+    ]
 
 
 def outcomes(summary: Summary) -> str:

@@ -4,13 +4,13 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from paceline.bench.columns import HEADS, cells
+from paceline.bench.columns import HEADS, PERCENTILE_HEADS, cells, percentile_rows
 from paceline.bench.png import export_png, find_browser
 from paceline.bench.record import Outcome, TokenCount
 from paceline.bench.report_cdf import cdfs
 from paceline.bench.report_compare import prefix_figures, ratio_figure
 from paceline.bench.report_figure import Figure, Json, View, milliseconds, views_of
-from paceline.bench.report_frontier import frontiers
+from paceline.bench.report_frontier import Mark, frontiers, share_figure
 from paceline.bench.report_page import Page, Table, render
 from paceline.bench.report_stall import stall_figure
 from paceline.bench.report_timeline import timelines
@@ -19,6 +19,8 @@ from paceline.bench.result import Experiment, Header, Result, Targets
 PNG_WIDTH = 900
 PNG_TEXT_HEIGHT = 110
 NEEDS_BROWSER = "PNGs need Chromium (apt install chromium) on this machine; the HTML report holds the same plots."
+# How the labels of points that repeat a load end.
+ROUND = ", round "
 CURVES = (Experiment.SWEEP, Experiment.GOODPUT)
 
 
@@ -34,7 +36,10 @@ def render_report(result: Result) -> str:
             warnings=warnings_of(views),
             facts=_facts(header),
             table=_table(views, header.knee),
-            notes=notes_of(views),
+            percentiles=Table(
+                PERCENTILE_HEADS, tuple(row for view in views for row in percentile_rows(view.point, view.summary))
+            ),
+            notes=(*limits_of(views), *cuts_of(views)),
             figures=figures_of(result, views),
             data={"knee": _knee(knee)} if knee else {},
         )
@@ -72,8 +77,24 @@ def figures_of(result: Result, views: Sequence[View]) -> tuple[Figure, ...]:
     """The figures of a result, the one it was made for first."""
     header = result.header
     special = [figure for figure in (stall_figure(views), ratio_figure(header.ratios)) if figure is not None]
-    curve = frontiers(views, header.knee) if header.experiment in CURVES else ()
-    return (*special, *curve, *prefix_figures(views), *cdfs(_curves(header, views)), *timelines(views, header.knee))
+    mark = _mark(header)
+    if header.experiment is Experiment.GOODPUT:
+        special.append(share_figure(views, mark))
+    curve = frontiers(views, mark) if header.experiment in CURVES else ()
+    return (*special, *curve, *prefix_figures(views), *cdfs(_variants(views)), *timelines(views, header.knee))
+
+
+def _mark(header: Header) -> Mark | None:
+    if header.knee is None:
+        return None
+    if header.experiment is Experiment.GOODPUT:
+        return Mark(header.knee, "goodput", "The star is the largest rate of which enough requests met their targets.")
+    return Mark(
+        header.knee,
+        "knee",
+        "The star is the knee, where more load stops buying throughput: the point farthest above the straight "
+        "line from the first to the last, of throughput over load.",
+    )
 
 
 def warnings_of(views: Sequence[View]) -> tuple[str, ...]:
@@ -89,12 +110,11 @@ def _gathered(remarks: Iterable[tuple[View, str]]) -> tuple[str, ...]:
     return tuple(f"{', '.join(points)}: {remark}" for remark, points in labels.items())
 
 
-def _curves(header: Header, views: Sequence[View]) -> dict[str, list[View]]:
-    """Points that share a curve: the turns of one server in a comparison, otherwise each its own."""
+def _variants(views: Sequence[View]) -> dict[str, list[View]]:
+    """Points that share a curve: the rounds of one variant, which runs in turn with others; otherwise each its own."""
     groups: dict[str, list[View]] = {}
     for view in views:
-        is_turn = header.experiment is Experiment.COMPARE and view.point.server
-        groups.setdefault(view.point.server if is_turn else view.point.label, []).append(view)
+        groups.setdefault(view.point.label.partition(ROUND)[0], []).append(view)
     return groups
 
 
@@ -142,16 +162,19 @@ def _table(views: Sequence[View], knee: str | None) -> Table:
     return Table(HEADS, rows, marked)
 
 
-def notes_of(views: Sequence[View]) -> tuple[str, ...]:
-    """Where each point lies and what limits it; what the windows' edges cut."""
-    limits = _gathered((view, view.point.limited_by) for view in views if view.point.limited_by)
+def limits_of(views: Sequence[View]) -> tuple[str, ...]:
+    """Where each point lies on the curve and what limits it."""
+    return _gathered((view, view.point.limited_by) for view in views if view.point.limited_by)
+
+
+def cuts_of(views: Sequence[View]) -> tuple[str, ...]:
+    """What the windows' edges cut, in one sentence; nothing when they cut nothing."""
     cut = [view.summary.cut for view in views]
     across = sum(part.requests_across_start + part.requests_across_end for part in cut)
     outside = sum(part.tokens_before + part.tokens_after for part in cut)
     if not outside and not across:
-        return limits
+        return ()
     return (
-        *limits,
         f"Outside the measured windows (warm-up and cool-down): {outside} output tokens; {across} requests cross an "
         "edge and count only for what happened inside.",
     )

@@ -6,10 +6,12 @@ import numpy as np
 
 from paceline.bench.measures import e2e_s, gaps_s, ttft_s
 from paceline.bench.record import Outcome
-from paceline.bench.report_figure import MS, Figure, Json, View, axis, layout, log_axis, safe, style
+from paceline.bench.report_figure import MS, Figure, Json, View, axis, latency_axis, layout, safe, style
 
 # A curve on a screen needs no more; the table's percentiles come from every value.
 MAX_STEPS = 1000
+# A log axis has no zero; the gap between tokens of one read is drawn here.
+SMALLEST_MS = 0.001
 
 
 def cdfs(groups: Mapping[str, Sequence[View]]) -> tuple[Figure, ...]:
@@ -22,13 +24,14 @@ def _cdf(name: str, groups: Mapping[str, Sequence[View]]) -> Figure:
     label = name.upper()
     curves = [(group, np.sort([v for view in views for v in _values(name, view)])) for group, views in groups.items()]
     traces = [_curve(index, group, values) for index, (group, values) in enumerate(curves) if values.size]
+    ends = [max(float(values[index]) * MS, SMALLEST_MS) for _, values in curves if values.size for index in (0, -1)]
     return Figure(
         f"cdf-{name}",
         f"Distribution of {label}",
         f"Left is faster. The height of a curve is the share of {'gaps' if name == 'itl' else 'requests'} "
         f"whose {label} is at most what the axis says; a long flat tail at the top is what a few had to bear.",
         tuple(traces),
-        layout(log_axis(f"{label} (ms)"), axis("share", range=[0, 1.01], tickformat=".0%")),
+        layout(latency_axis(f"{label} (ms)", ends), axis("share", range=[0, 1.01], tickformat=".0%")),
     )
 
 
@@ -51,8 +54,7 @@ def _curve(index: int, label: str, values: "np.ndarray[tuple[int], np.dtype[np.f
         "type": "scatter",
         "mode": "lines",
         "name": safe(label),
-        # The log axis has no zero; a gap of 0 (coalesced) is drawn at a microsecond.
-        "x": np.maximum(values[[0, *ranks]] * MS, 0.001).round(4).tolist(),
+        "x": np.maximum(values[[0, *ranks]] * MS, SMALLEST_MS).round(4).tolist(),
         "y": [0.0, *((ranks + 1) / values.size).round(5).tolist()],
         "line": {"color": color, "dash": dash, "shape": "hv"},
         "hovertemplate": "%{y:.1%} within %{x:.4g} ms<extra>" + safe(label) + "</extra>",

@@ -1,11 +1,34 @@
 """One thing against another: sharing prefixes or not, server A or server B."""
 
 from collections.abc import Sequence
+from statistics import median
 
-from paceline.bench.report_figure import Figure, Json, View, axis, layout, log_axis, milliseconds, safe, style
+from paceline.bench.report_figure import MS, Figure, Json, View, axis, layout, log_axis, safe, style
 from paceline.bench.result import PairedRatio
 
-RATIO_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+RATIO_TICKS = (
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.5,
+    0.7,
+    0.8,
+    0.9,
+    0.95,
+    1.0,
+    1.05,
+    1.1,
+    1.2,
+    1.4,
+    2.0,
+    5.0,
+    10.0,
+    20.0,
+    50.0,
+    100.0,
+)
 
 
 def prefix_figures(views: Sequence[View]) -> tuple[Figure, ...]:
@@ -23,7 +46,8 @@ def prefix_figures(views: Sequence[View]) -> tuple[Figure, ...]:
         Figure(
             "prefix-ttft",
             "Shared prefix against TTFT",
-            "Falls to the right where the server reuses what it has computed; flat where it doesn't.",
+            "Falls to the right where the server reuses what it has computed; flat where it doesn't. Medians "
+            "of the rounds; bars from the least to the most.",
             tuple(ttft),
             layout(share, axis("TTFT (ms)", rangemode="tozero")),
         ),
@@ -38,27 +62,40 @@ def prefix_figures(views: Sequence[View]) -> tuple[Figure, ...]:
 
 
 def _ttft(index: int, server: str, views: Sequence[View]) -> list[Json]:
-    spreads = [(view, view.summary.ttft_s) for view in views]
-    known = [(view, summary) for view, summary in spreads if summary is not None]
+    known = [(view.point.shared_share, view.summary.ttft_s) for view in views]
+    p50 = [(share, spread.p50 * MS) for share, spread in known if spread is not None]
+    p99 = [(share, spread.p99 * MS) for share, spread in known if spread is not None]
     return [
-        _line(index, f"{server} TTFT p50".strip(), [(v, milliseconds(s.p50)) for v, s in known], "solid"),
-        _line(index, f"{server} TTFT p99".strip(), [(v, milliseconds(s.p99)) for v, s in known], "dash"),
+        _line(index, f"{server} TTFT p50".strip(), p50, "solid"),
+        _line(index, f"{server} TTFT p99".strip(), p99, "dash"),
     ]
 
 
 def _throughput(index: int, server: str, views: Sequence[View]) -> Json:
-    points = [(view, view.summary.output_tokens_per_s) for view in views]
+    points = [(view.point.shared_share, view.summary.output_tokens_per_s) for view in views]
     return _line(index, server or "throughput", points, "solid")
 
 
-def _line(index: int, name: str, points: Sequence[tuple[View, float | None]], dash: str) -> Json:
+def _line(index: int, name: str, points: Sequence[tuple[float | None, float]], dash: str) -> Json:
+    """Medians of the rounds at each share, with a bar from the least to the most."""
     color, _ = style(index)
+    rounds: dict[float, list[float]] = {}
+    for share, value in points:
+        assert share is not None, "only points with a share are drawn here"
+        rounds.setdefault(share, []).append(value)
+    middles = [median(values) for values in rounds.values()]
     return {
         "type": "scatter",
         "mode": "lines+markers",
         "name": safe(name),
-        "x": [view.point.shared_share for view, _ in points],
-        "y": [value for _, value in points],
+        "x": list(rounds),
+        "y": middles,
+        "error_y": {
+            "type": "data",
+            "symmetric": False,
+            "array": [max(values) - middle for values, middle in zip(rounds.values(), middles, strict=True)],
+            "arrayminus": [middle - min(values) for values, middle in zip(rounds.values(), middles, strict=True)],
+        },
         "line": {"color": color, "dash": dash},
         "hovertemplate": "%{x:.0%} shared: %{y:.4g}<extra>" + safe(name) + "</extra>",
     }
@@ -68,7 +105,9 @@ def ratio_figure(ratios: Sequence[PairedRatio]) -> Figure | None:
     """The paired ratios with their intervals; an interval that holds 1 shows no difference."""
     if not ratios:
         return None
-    names = [safe(f"{ratio.label} / {ratio.baseline}: {ratio.measure}") for ratio in ratios]
+    pairs = {(ratio.label, ratio.baseline) for ratio in ratios}
+    names = [_name(ratio, is_long=len(pairs) > 1) for ratio in ratios]
+    title = "Paired ratios" if len(pairs) > 1 else f"Paired ratios: {ratios[0].label} / {ratios[0].baseline}"
     ticks: Json = {"tickvals": RATIO_TICKS, "ticktext": [f"{tick:g}×" for tick in RATIO_TICKS]}
     one: Json = {
         "type": "line",
@@ -81,24 +120,30 @@ def ratio_figure(ratios: Sequence[PairedRatio]) -> Figure | None:
     }
     return Figure(
         "ratios",
-        "Paired ratios",
+        title,
         "How many times the measure of the first is that of the second, from runs that alternate. Where the bar "
         "crosses 1, the runs show no difference.",
-        (_means(names, ratios), _pairs(names, ratios)),
+        (_medians(names, ratios), _pairs(names, ratios)),
         layout(
             {**log_axis("ratio"), **ticks},
-            {"autorange": "reversed", "type": "category"},
-            height=140 + 45 * len(ratios),
+            {"autorange": "reversed", "type": "category", "tickfont": {"size": 11}},
+            height=140 + (60 if len(pairs) > 1 else 45) * len(ratios),
             shapes=[one],
         ),
     )
 
 
-def _means(names: Sequence[str], ratios: Sequence[PairedRatio]) -> Json:
+def _name(ratio: PairedRatio, is_long: bool) -> str:
+    if not is_long:
+        return safe(ratio.measure)
+    return f"<b>{safe(ratio.measure)}</b><br>{safe(ratio.label)}<br>/ {safe(ratio.baseline)}"
+
+
+def _medians(names: Sequence[str], ratios: Sequence[PairedRatio]) -> Json:
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": "mean of the pairs, with its interval",
+        "name": "median of the pairs, with its interval",
         "x": [ratio.ratio for ratio in ratios],
         "y": list(names),
         "error_x": {

@@ -3,6 +3,7 @@
 Plotly's Python objects only check what these dicts say; tests do that once, the report needn't import them.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 
@@ -16,6 +17,7 @@ Json = dict[str, object]
 COLORS = ("#2f7fd1", "#d98200", "#009e73", "#cc79a7", "#8c6bb1", "#d55e00", "#3fa7c9", "#8a8a8a")
 DASHES = ("solid", "dash", "dot", "dashdot")
 MS = 1000.0
+LARGEST_LINEAR_SPAN = 6.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,14 @@ class Figure:
 def axis(title: str, **more: object) -> Json:
     """An axis with its title."""
     return {"title": {"text": title}, **more}
+
+
+def latency_axis(title: str, values: Iterable[float | None]) -> Json:
+    """Linear from zero; logarithmic where the values span more than a linear axis can show."""
+    known = [value for value in values if value is not None]
+    if known and max(known) > LARGEST_LINEAR_SPAN * min(known):
+        return log_axis(title)
+    return axis(title, rangemode="tozero")
 
 
 def log_axis(title: str) -> Json:

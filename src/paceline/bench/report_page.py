@@ -36,6 +36,7 @@ class Page:
     warnings: tuple[str, ...]
     facts: Mapping[str, Mapping[str, str]]
     table: Table
+    percentiles: Table
     notes: tuple[str, ...]
     figures: tuple[Figure, ...]
     data: Mapping[str, Json]
@@ -113,12 +114,18 @@ def _facts(name: str, values: Mapping[str, str]) -> str:
 
 
 def _points(page: Page) -> str:
-    heads = "".join(f'<th scope="col">{escape(head)}</th>' for head in page.table.heads)
-    rows = "".join(_row(row, index == page.table.marked) for index, row in enumerate(page.table.rows))
-    notes = "".join(f"<p>{escape(note)}</p>" for note in page.notes)
+    notes = "".join(f"<li>{escape(note)}</li>" for note in page.notes)
     return f"""<section class="text"><h2>Points</h2>
-<div class="scroll" tabindex="0"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>
-{notes}</section>"""
+{_table(page.table)}
+<ul class="quiet">{notes}</ul>
+<details><summary>All percentiles</summary>{_table(page.percentiles)}</details></section>"""
+
+
+def _table(table: Table) -> str:
+    heads = "".join(f'<th scope="col">{escape(head)}</th>' for head in table.heads)
+    rows = "".join(_row(row, index == table.marked) for index, row in enumerate(table.rows))
+    head, body = f"<thead><tr>{heads}</tr></thead>", f"<tbody>{rows}</tbody>"
+    return f'<div class="scroll" tabindex="0"><table>{head}{body}</table></div>'
 
 
 def _row(row: Sequence[str], is_marked: bool) -> str:

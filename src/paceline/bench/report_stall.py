@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from paceline.bench.columns import written
+from paceline.bench.hol import stall_of
 from paceline.bench.record import RequestRecord
 from paceline.bench.report_figure import COLORS, MS, Figure, Json, View, axis, safe, style
 
@@ -31,7 +32,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One server: its streams, and the long prompt from its intended send to its first token."""
+    """One server: its streams, and the long prompt from when it was sent to its first token."""
 
     view: View
     streams: tuple[RequestRecord, ...]
@@ -40,9 +41,10 @@ class Panel:
 
     @property
     def stall(self) -> Gap | None:
-        """The longest gap that overlaps the long prompt's window."""
-        gaps = [gap for stream in self.streams for gap in gaps_of(stream)]
-        return max((g for g in gaps if g.start_s < self.end_s and g.end_s > self.start_s), key=_length, default=None)
+        """The streams' longest gap during the prefill, as `hol` defines it, and where it lies."""
+        measured = stall_of(self.view.records, self.view.point.injected)
+        gaps = (gap for stream in self.streams for gap in gaps_of(stream))
+        return next((gap for gap in gaps if measured is not None and gap.length_s == measured.stall_s), None)
 
 
 def gaps_of(record: RequestRecord) -> list[Gap]:
@@ -62,7 +64,7 @@ def stall_figure(views: Sequence[View]) -> Figure | None:
         "stall",
         "Gaps of the running streams around a long prompt",
         "Each line is one running stream; its height is the gap it is in, for as long as it lasts. Shaded: from when "
-        f"the long prompt was due until its first token. Longest stall: {told or 'none'}.",
+        f"the long prompt was sent until its first token. Longest stall: {told or 'none'}.",
         tuple(traces),
         _layout(panels),
     )
@@ -71,9 +73,7 @@ def stall_figure(views: Sequence[View]) -> Figure | None:
 def _panels(view: View) -> list[Panel]:
     injected = [record for record in view.records if record.index in view.point.injected]
     return [
-        Panel(
-            view, view.streams, record.intended_s, record.event_times_s[0] if record.event_times_s else record.ended_s
-        )
+        Panel(view, view.streams, record.sent_s, record.event_times_s[0] if record.event_times_s else record.ended_s)
         for record in injected[:1]
     ]
 
@@ -102,7 +102,7 @@ def _stream(number: int, index: int, panel: Panel, record: RequestRecord) -> Jso
 
 
 def _layout(panels: Sequence[Panel]) -> Json:
-    """Panels under each other with equal axes; x is seconds since the long prompt was due."""
+    """Panels under each other with equal axes; x is seconds since the long prompt was sent."""
     margin = max(1.0, max(panel.end_s - panel.start_s for panel in panels))
     x_range = [-margin, max(panel.end_s - panel.start_s for panel in panels) + margin]
     longest = max((gap.length_s for p in panels for stream in p.streams for gap in gaps_of(stream)), default=0.001)
@@ -117,7 +117,7 @@ def _layout(panels: Sequence[Panel]) -> Json:
     for number in range(len(panels)):
         top = 1 - number / len(panels)
         bottom = top - (1.0 if number == len(panels) - 1 else 0.8) / len(panels)
-        title = "s since the long prompt was due" if number == len(panels) - 1 else ""
+        title = "s since the long prompt was sent" if number == len(panels) - 1 else ""
         result[_key("xaxis", number)] = axis(title, range=x_range, anchor=_axis("y", number))
         result[_key("yaxis", number)] = axis(
             "ITL (ms)", range=[0, longest * MS * 1.15], domain=[max(0.0, bottom), top], anchor=_axis("x", number)
@@ -177,7 +177,3 @@ def _axis(letter: str, number: int) -> str:
 
 def _key(name: str, number: int) -> str:
     return name if number == 0 else f"{name}{number + 1}"
-
-
-def _length(gap: Gap) -> float:
-    return gap.length_s

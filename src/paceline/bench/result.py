@@ -56,7 +56,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class PairedRatio:
-    """How many times the `measure` of `label` is that of `baseline`: mean of the pairs, and its interval."""
+    """How many times the `measure` of `label` is that of `baseline`: median of the pairs, and its interval."""
 
     measure: str
     label: str

@@ -14,7 +14,7 @@ from rich.text import Text
 from paceline.bench.columns import HEADS, cells, written
 from paceline.bench.measures import ttft_s
 from paceline.bench.record import Outcome, RequestRecord
-from paceline.bench.report import notes_of, warnings_of
+from paceline.bench.report import cuts_of, limits_of, warnings_of
 from paceline.bench.report_figure import views_of
 from paceline.bench.result import Result
 
@@ -43,7 +43,9 @@ def print_result(console: Console, result: Result) -> None:
         console.print(
             f"{escape(ratio.measure)}: {escape(ratio.label)} / {escape(ratio.baseline)} {times}", highlight=False
         )
-    for note in notes_of(views):
+    # A curve's knee speaks for it here; the report has a sentence on every point.
+    told = [view for view in views if view.point.label == result.header.knee] or views
+    for note in (*limits_of(told), *cuts_of(views)):
         console.print(escape(note), style="dim", highlight=False)
 
 
