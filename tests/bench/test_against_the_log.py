@@ -94,8 +94,8 @@ def test_a_client_that_counts_chunks_is_found_out(mock: Mocked, monkeypatch: pyt
 def test_a_client_that_times_from_the_actual_send_is_found_out(mock: Mocked, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = load_module.record_of
 
-    def from_the_send(item: Any, intended_s: float, result: Any, started_s: float, label: str) -> RequestRecord:
-        return honest(item, result.sent_s - started_s, result, started_s, label)
+    def from_the_send(item: Any, intended_s: float, result: Any, answer: Any, load: Any) -> RequestRecord:
+        return honest(item, result.sent_s - load[1], result, answer, load)
 
     monkeypatch.setattr(load_module, "record_of", from_the_send)
     found = check(mock)

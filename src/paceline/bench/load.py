@@ -20,7 +20,7 @@ from paceline.bench.exchange import Exchange, encode_body, exchange
 from paceline.bench.prompts import prompt_of, request_body
 from paceline.bench.record import Outcome, RequestRecord
 from paceline.bench.selfcheck import ClientCheck, SelfCheck
-from paceline.bench.stream import count_tokens, decode, spread_tokens
+from paceline.bench.stream import Answer, count_tokens, decode_gently, spread_tokens
 from paceline.workload.item import WorkItem
 
 Session = tuple[WorkItem, ...]
@@ -67,7 +67,7 @@ async def run_load(
     run = _Running(caller, load, on_record)
     run.started_s = run.started_s if started_s is None else started_s
     with run.check.watching():
-        await (run.open_loop() if load.concurrency is None else run.closed_loop(load.concurrency))
+        await run.to_the_end()
     return LoadRun(tuple(run.records), run.check.verdict(), run.started_s)
 
 
@@ -90,11 +90,20 @@ class _Running:
         self._caller = caller
         self._load = load
         self._on_record = on_record
+        self._decoding = asyncio.Lock()  # one slice of decoding between two rounds of reading, not one a stream
         self._sessions = sessions(load.items)  # one iterator for all workers
         bound = load.max_connections
         self._connection: AbstractAsyncContextManager[object] = (
             nullcontext() if bound is None else asyncio.Semaphore(bound)
         )
+
+    async def to_the_end(self) -> None:
+        """Send everything, and wait until everything is recorded."""
+        async with asyncio.TaskGroup() as self._recording:
+            if self._load.concurrency is None:
+                await self.open_loop()
+            else:
+                await self.closed_loop(self._load.concurrency)
 
     async def open_loop(self) -> None:
         """Start every session at its arrival."""
@@ -136,8 +145,14 @@ class _Running:
     async def _send(self, item: WorkItem, intended_s: float, body: bytes) -> None:
         async with self._connection:
             result = await exchange(self._caller.session, self._caller.endpoint, body, self._load.timeout_s)
+        self._recording.create_task(self._record(item, intended_s, result))
+
+    async def _record(self, item: WorkItem, intended_s: float, result: Exchange) -> None:
+        """Apart from the sending, so that the next request does not wait for the decoding of the last."""
         self.check.num_reads += len(result.reads)
-        record = record_of(item, intended_s, result, self.started_s, self._load.label)
+        async with self._decoding:
+            answer = await decode_gently(result.reads)
+        record = record_of(item, intended_s, result, answer, (self._load.label, self.started_s))
         self.records.append(record)
         if self._on_record is not None:
             self._on_record(record)
@@ -156,9 +171,11 @@ class _Running:
         await asyncio.sleep(max(0.0, time_s - self._now()))
 
 
-def record_of(item: WorkItem, intended_s: float, result: Exchange, started_s: float, label: str) -> RequestRecord:
-    """An exchange as a record, on the clock of its load."""
-    answer = decode(result.reads)
+def record_of(
+    item: WorkItem, intended_s: float, result: Exchange, answer: Answer, load: tuple[str, float]
+) -> RequestRecord:
+    """An exchange as a record of its load: (label, when it started)."""
+    label, started_s = load
     outcome, error = result.outcome, result.error
     if outcome is Outcome.COMPLETED and answer.error is not None:
         outcome, error = Outcome.FAILED, answer.error
