@@ -79,11 +79,13 @@ def sweep(
 ) -> None:
     """Throughput against latency as the load grows, with the knee."""
     settings = common.settings(LENGTHS)
+    concurrencies = parse_concurrencies(concurrency)
+    numbers = [] if rates in (None, "auto") else parse_numbers("--rates", rates or "")
 
-    async def measure(callers: Sequence[Caller], settings: Settings) -> Result:
+    def measure(callers: Sequence[Caller], settings: Settings) -> Awaitable[Result]:
         if rates is None:
-            return await measure_sweep(callers[0], settings, parse_concurrencies(concurrency))
-        return await measure_rates(callers[0], settings, [] if rates == "auto" else parse_numbers("--rates", rates))
+            return measure_sweep(callers[0], settings, concurrencies)
+        return measure_rates(callers[0], settings, numbers)
 
     finish(common, "sweep", measured(common, [url], settings, measure))
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from paceline.bench.endpoint import BenchError
 from paceline.bench.experiment import NO_END, Settings, Spot, held, result_of
 from paceline.bench.load import Caller, Load, LoadRun, run_load
 from paceline.bench.measures import WHOLE_RUN, Spread, Window, gaps_s, spread
@@ -32,6 +33,9 @@ class Stall:
 
 async def measure_hol(caller: Caller, settings: Settings, num_streams: int, long_prompt_tokens: int) -> Result:
     """Inject one long prompt in the middle of the measured time, with `num_streams` streams before, during, after."""
+    longest = caller.abilities.max_model_len
+    if longest is not None and long_prompt_tokens + INJECTED_OUTPUT_TOKENS > longest:
+        raise BenchError(f"a prompt of {long_prompt_tokens} tokens does not fit the server's context of {longest}")
     label = f"{num_streams} streams, {long_prompt_tokens}-token prompt"
     started_s = time.monotonic()
     streams = Load(
