@@ -93,7 +93,7 @@ def serve(  # one parameter a flag is how typer reads a command line
 
 @app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def bench(context: typer.Context) -> None:
-    """Measure any OpenAI-compatible server: run, sweep, goodput, hol, prefix, compare, replay."""
+    """Measure any OpenAI-compatible server: run, sweep, goodput, hol, prefix, compare, replay, report."""
     # Imported here: a server starts without the libraries of the load generator.
     from paceline.bench.cli import app as bench_app
 

@@ -263,3 +263,20 @@ def test_every_percentile_is_on_the_page() -> None:
     text = page_of(sweep()).text
     for row in ("concurrency 8: TTFT", "concurrency 8: worst-10 % ITL", "concurrency 8: E2E from sending", "p99.9"):
         assert row in text
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_server_that_answers_nothing_still_gets_its_report(name: str) -> None:
+    result = RESULTS[name]
+    refused = tuple(
+        replace(one, outcome=Outcome.REJECTED, event_times_s=(), event_tokens=(), read_sizes=(), output_tokens=0)
+        for one in result.records
+    )
+    for records in ((), refused):
+        silent = Result(result.header, records)
+        with_console = Console(width=80)
+        with with_console.capture() as captured:
+            print_result(with_console, silent)
+        said = " ".join(captured.get().split())
+        assert "were not completed" in said or "no request was recorded" in said
+        assert "Read this before the numbers" in page_of(silent).text

@@ -22,6 +22,7 @@ from paceline.bench.options import Common, parse_seconds, with_common
 from paceline.bench.recorded import compare_recorded
 from paceline.bench.replay import measure_replay, read_trace
 from paceline.bench.report import write_report
+from paceline.bench.report_command import report
 from paceline.bench.result import Result
 from paceline.bench.sweep import doublings, measure_rates, measure_sweep
 from paceline.bench.table import Progress, print_result
@@ -42,6 +43,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command()(report)
 
 Url = Annotated[str, typer.Argument(help="The server.")]
 Measure = Callable[[Sequence[Caller], Settings], Awaitable[Result]]

@@ -42,12 +42,10 @@ def export_png(browser: str, report: Path, figure_id: str, target: Path, size: t
     """Write one figure of a report as a PNG of `size` (width, height) pixels; raise OSError when that fails."""
     url = f"{report.resolve().as_uri()}?only={figure_id}"
     width, height = size
-    done = browse(
-        browser,
-        url,
-        f"--screenshot={target.resolve()}",
-        f"--window-size={width},{height}",
-        "--virtual-time-budget=10000",
-    )
+    flags = (f"--screenshot={target.resolve()}", f"--window-size={width},{height}", "--virtual-time-budget=10000")
+    try:
+        done = browse(browser, url, *flags)
+    except subprocess.TimeoutExpired as error:
+        raise OSError(f"{browser} took more than {TIMEOUT_S:.0f} s to draw {figure_id}") from error
     if not target.exists():
         raise OSError(f"{browser} wrote no {target}: {done.stderr.strip()[-300:]}")

@@ -21,6 +21,8 @@ PNG_TEXT_HEIGHT = 110
 NEEDS_BROWSER = "PNGs need Chromium (apt install chromium) on this machine; the HTML report holds the same plots."
 # How the labels of points that repeat a load end.
 ROUND = ", round "
+# Of the points that one remark is about.
+MAX_NAMED = 7
 CURVES = (Experiment.SWEEP, Experiment.GOODPUT)
 
 
@@ -107,7 +109,13 @@ def _gathered(remarks: Iterable[tuple[View, str]]) -> tuple[str, ...]:
     labels: dict[str, list[str]] = {}
     for view, remark in remarks:
         labels.setdefault(remark, []).append(view.point.label)
-    return tuple(f"{', '.join(points)}: {remark}" for remark, points in labels.items())
+    return tuple(f"{_enumerated(points)}: {remark}" for remark, points in labels.items())
+
+
+def _enumerated(labels: Sequence[str]) -> str:
+    if len(labels) <= MAX_NAMED:
+        return ", ".join(labels)
+    return f"{', '.join(labels[: MAX_NAMED - 1])} and {len(labels) - MAX_NAMED + 1} more"
 
 
 def _variants(views: Sequence[View]) -> dict[str, list[View]]:
