@@ -1,17 +1,21 @@
-"""256 common short English words, one for each value of a byte; most are one token for most tokenizers."""
+"""256 common short English words, one for each value of a byte.
+
+Each is one entry of the vocabularies of GPT-2, GPT-NeoX, Llama 2 and 3, Qwen 2, Phi-3, Gemma, Falcon, Command R,
+DeepSeek, StarCoder and SmolLM2, after a space and at the start of a text: N words joined by spaces are N tokens there.
+"""
 
 _TEXT = """
-able about above act add after again age ago air all also and animal answer any are area arm art ask away back
-bad bag ball bank base bear beat bed before begin best better big bird black blood blue board boat body book
-both box boy break bring brown build burn bus but buy call came can car card care carry case catch cause cell
-center chair chance change check child choose city class clean clear close cold color come cook cool corner
-could count country course cover cross cry cup cut dark day deal deep did door down draw dream dress drive drop
-dry each ear early earth east easy eat edge egg end even ever every eye face fact fall family far farm fast
-father fear feed feel feet field fight fill find fine fire first fish five fly food foot force form four free
-fresh friend from front fruit full fun game garden gave get girl give glass gold good great green grew ground
-group grow guess hair half hall hand happy hard hat have head hear heart heat heavy help here high hill hit hold
-home hope horse hot hour house human ice idea inch iron join jump just keep key kind king knew know lake land
-large last late laugh law lay lead learn leave left leg less let letter life light like line list live long look
-lost lot loud love low main make man many map mark market may mean meet men might mile milk mind minute money
+able about act add again age ago air allow along also angle any apply are arm ask away bad bag bank base bed being
+below big black board body both box break built burn but call can car care cast catch chain chart child city clean
+close cloud cook copy could cover cross cut dark day deal did door draw drive each early earth empty end ever every
+fact far fast fill find first fish flat flow fly food foot form four from full fun gate get given gold grade grand
+green grow guard half hall happy hard have heart heat here high home hot house issue join keep kind know land last
+law lead leave left legal less life light live long look lot love main make many mark may men mind month more move
+name near never new night note off old one open order our out own page part past path phone photo place plain plane
+play plus post power price put quiet raise reach ready real rest rich ring river rock roll room rough round rule run
+same say scale sea see shape share ship short show sign since sit six sky slow small soft solid son soon space speed
+stand state still story such take talk tell term than them then these they think this three too tool touch town
+trust try turn under until very voice walk wall was water way well west wheel when which white who wide wild win
+wind with word work worth would year yet young
 """
 WORDS = tuple(_TEXT.split())

@@ -31,11 +31,14 @@ class Workload:
     sessions: Sessions | None = None
     seed: int = 0
 
-    def items(self, num_requests: int) -> Iterator[WorkItem]:
-        """The first `num_requests` items, one at a time; a shorter run is the beginning of a longer one.
+    def items(self, num_requests: int | None = None) -> Iterator[WorkItem]:
+        """The first `num_requests` items, one at a time; a shorter run is the beginning of a longer one. None: without
+        end, or until recorded arrivals end.
 
-        Raises ConfigError at once when there are fewer recorded arrivals than that.
+        Raises ConfigError at once when there are fewer recorded arrivals than asked for.
         """
+        if num_requests is None:
+            return self._all_items()
         if num_requests < 0:
             raise ConfigError(f"number of requests must not be negative, got {num_requests}")
         if isinstance(self.arrivals, Recorded) and self.sessions is None:
