@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mocks import RunningMock
+from paceline.bench import goodput
 from paceline.bench.alternate import measure_compare, measure_prefix
 from paceline.bench.endpoint import BenchError, Endpoint
 from paceline.bench.experiment import Settings, Spot, hold, measure_run, open_caller
@@ -63,8 +64,9 @@ def test_a_sweep_of_rates_goes_on_until_the_server_no_longer_keeps_up(mock: Mock
     assert "queue grew" in last.limited_by or "server is the limit" in last.limited_by
 
 
-def test_goodput_is_found_where_the_queue_breaks_the_target(mock: Mocked) -> None:
-    settings = replace(QUICK, targets=Targets(ttft_s=0.05), duration_s=2.0)
+def test_goodput_is_found_where_the_queue_breaks_the_target(mock: Mocked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(goodput, "PRECISION", 0.2)
+    settings = replace(QUICK, targets=Targets(ttft_s=0.05))
     result: Result = measure([mock(**BOUNDED)], lambda c: measure_goodput(c[0], settings, 0.9))
     [best] = [point for point in result.header.points if point.label == result.header.knee]
     assert best.rate_per_s == pytest.approx(80, rel=0.25)

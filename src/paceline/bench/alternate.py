@@ -55,11 +55,11 @@ async def measure_compare(
             f"{name}, concurrency {concurrency}",
             caller,
             settings,
-            Spot("", concurrency=concurrency, repetition=number),
+            Spot("", concurrency=concurrency, repetition=number * len(callers) + copy),
             None if caller is callers[0] else f"{names[0]}, concurrency {concurrency}",
         )
         for number, concurrency in enumerate(concurrencies)
-        for name, caller in zip(names, callers, strict=True)
+        for name, caller, copy in zip(names, callers, copies(callers), strict=True)
     ]
     return await measure_in_turn(Experiment.COMPARE, settings, callers, variants, num_rounds)
 
@@ -74,12 +74,13 @@ async def measure_prefix(
     variants = []
     for number, share in enumerate(shares):
         workload = replace(settings.workload, prefix=SharedShare(share))
-        for name, caller in zip(names, callers, strict=True):
+        for name, caller, copy in zip(names, callers, copies(callers), strict=True):
             if len(callers) == 1:
                 baseline = None if share == shares[0] else f"{name}, {shares[0]:.0%} shared"
             else:
                 baseline = None if caller is callers[0] else f"{names[0]}, {share:.0%} shared"
-            spot = Spot("", concurrency=concurrency, shared_share=share, repetition=number)
+            repetition = number * len(callers) + copy
+            spot = Spot("", concurrency=concurrency, shared_share=share, repetition=repetition)
             variants.append(
                 Variant(f"{name}, {share:.0%} shared", caller, replace(settings, workload=workload), spot, baseline)
             )
@@ -124,6 +125,12 @@ def ratios_of(label: str, points: Sequence[Held], baseline: str, base_points: Se
         for measure, value_of in COMPARED
     )
     return [ratio for ratio in ratios if ratio is not None]
+
+
+def copies(callers: Sequence[Caller]) -> list[int]:
+    """How often each server came before in the list: one that is measured against itself gets other prompts."""
+    urls = [caller.endpoint.url for caller in callers]
+    return [urls[:number].count(url) for number, url in enumerate(urls)]
 
 
 def server_names(callers: Sequence[Caller]) -> list[str]:

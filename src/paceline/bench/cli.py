@@ -208,12 +208,12 @@ def parse_concurrencies(text: str) -> list[int]:
     numbers = [first, last] if dash else text.split(",")
     if not all(number.strip().isdecimal() and int(number) for number in numbers):
         raise BenchError(f"--concurrency {text!r}: expected FIRST-LAST such as 1-64, or a list such as 1,4,6")
-    return doublings(int(first), int(last)) if dash else [int(number) for number in numbers]
+    return doublings(int(first), int(last)) if dash else sorted({int(number) for number in numbers})
 
 
 def parse_numbers(option: str, text: str) -> list[float]:
     """A list of numbers."""
     try:
-        return [float(number) for number in text.split(",")]
+        return sorted({float(number) for number in text.split(",")})
     except ValueError:
         raise BenchError(f"{option} {text!r}: expected numbers with commas between") from None

@@ -67,9 +67,11 @@ async def exchange(session: aiohttp.ClientSession, endpoint: Endpoint, body: byt
     try:
         async with asyncio.timeout(timeout_s):
             await read_answer(session, endpoint, body, result)
+    except aiohttp.ClientError as error:  # first: a connection that takes too long to open is a TimeoutError as well
+        result.fail(Outcome.FAILED, f"{type(error).__name__}: {error}")
     except TimeoutError:
         result.fail(Outcome.TIMED_OUT, f"no whole answer within {timeout_s:g} s")
-    except (aiohttp.ClientError, OSError) as error:
+    except OSError as error:
         result.fail(Outcome.FAILED, f"{type(error).__name__}: {error}")
     result.ended_s = time.monotonic()
     return result
