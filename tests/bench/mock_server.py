@@ -88,7 +88,8 @@ class Mock:
     def refusal(self, body: dict[str, Any]) -> str | None:
         for name in self.law.refused_fields:
             if name in body:
-                return f"unknown field {name}"
+                hint = "; use max_completion_tokens" if name == "max_tokens" else ""
+                return f"unknown field {name}{hint}"
         return "prompt must be a string" if isinstance(body.get("prompt"), list) and not self.law.takes_ids else None
 
     async def post(self, path: str, body: dict[str, Any], received_s: float, writer: asyncio.StreamWriter) -> None:

@@ -35,6 +35,18 @@ def test_a_field_that_is_refused_by_name_is_left_out_and_noted(mock: Mocked, fie
     assert run.records[0].token_count is expected
 
 
+def test_the_limit_goes_by_its_newer_name_where_that_is_asked_for(mock: Mocked) -> None:
+    server = mock(first_s=0.0, gap_s=0.0, refused_fields=["max_tokens"])
+    run = run_against(server, Load(items(1, output_tokens=4), concurrency=1), is_chat=True)
+    assert run.records[0].output_tokens == 4
+    assert server.log()[-1]["body"]["max_completion_tokens"] == 4
+
+
+def test_a_server_that_takes_nothing_is_given_up_with_its_reason(mock: Mocked) -> None:
+    with pytest.raises(BenchError, match="unknown field model"):
+        run_against(mock(refused_fields=["model"]), Load([], concurrency=1))
+
+
 def test_without_token_ids_the_prompt_is_words_of_the_length_asked_for(mock: Mocked) -> None:
     server = mock(first_s=0.0, gap_s=0.0, takes_ids=False)
     run = run_against(server, Load(items(2, output_tokens=2, prompt_tokens=40), concurrency=1))

@@ -18,7 +18,7 @@ from paceline.bench.goodput import measure_goodput
 from paceline.bench.hol import measure_hol
 from paceline.bench.jsonl import read_result, write_result
 from paceline.bench.load import Caller
-from paceline.bench.options import Common, parse_seconds, with_common
+from paceline.bench.options import Common, with_common
 from paceline.bench.recorded import compare_recorded
 from paceline.bench.replay import measure_replay, read_trace
 from paceline.bench.report import write_report
@@ -174,7 +174,7 @@ def replay(
     items = Scaling(input_divisor=shrink, output_divisor=shrink, speed=speed).items(read_trace(trace, requests))
     settings = common.settings(LENGTHS)
     about = {"trace": str(trace), "speed": f"{speed:g}", "shrink": f"{shrink:g}"}
-    settings = replace(settings, warmup_s=parse_seconds("--warmup", common.warmup, least=0), about=about)
+    settings = replace(settings, about=about)
     result = measured(common, [url], settings, lambda callers, s: measure_replay(callers[0], s, trace.name, items))
     finish(common, "replay", result)
 
