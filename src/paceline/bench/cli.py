@@ -12,12 +12,14 @@ import typer
 from rich.console import Console
 
 from paceline.bench.alternate import measure_compare, measure_prefix
+from paceline.bench.columns import written
 from paceline.bench.endpoint import BenchError
 from paceline.bench.experiment import Settings, Spot, measure_run, open_caller
 from paceline.bench.goodput import measure_goodput
-from paceline.bench.hol import measure_hol
+from paceline.bench.hol import Stall, measure_hol, stall_of
 from paceline.bench.jsonl import read_result, write_result
 from paceline.bench.load import Caller
+from paceline.bench.measures import Window
 from paceline.bench.options import Common, with_common
 from paceline.bench.recorded import compare_recorded
 from paceline.bench.replay import measure_replay, read_trace
@@ -119,11 +121,12 @@ def hol(
 ) -> None:
     """Head-of-line blocking: what one long prompt does to running streams."""
     settings = common.settings(STREAM_LENGTHS)
-    finish(
-        common,
-        "hol",
-        measured(common, [url], settings, lambda callers, s: measure_hol(callers[0], s, streams, prompt_tokens)),
-    )
+    result = measured(common, [url], settings, lambda callers, s: measure_hol(callers[0], s, streams, prompt_tokens))
+    finish(common, "hol", result)
+    [point] = result.header.points
+    stall = stall_of(result.records, point.injected, Window(point.window_start_s, point.window_end_s))
+    if stall is not None:
+        typer.echo(told(stall))
 
 
 @app.command()
@@ -177,6 +180,15 @@ def replay(
     settings = replace(settings, about=about)
     result = measured(common, [url], settings, lambda callers, s: measure_replay(callers[0], s, trace.name, items))
     finish(common, "replay", result)
+
+
+def told(stall: Stall) -> str:
+    """The stall in one line."""
+    parts = (("before", stall.before), ("during", stall.during), ("after", stall.after))
+    gaps = "; ".join(f"{name} {written(part.p50)}, at most {written(part.max)}" for name, part in parts if part)
+    return (
+        f"stall {written(stall.stall_s)}; TTFT of the long prompt {written(stall.long_ttft_s)}; gaps (median): {gaps}"
+    )
 
 
 def measured(common: Common, urls: Sequence[str], settings: Settings, measure: Measure) -> Result:

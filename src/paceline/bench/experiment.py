@@ -123,6 +123,8 @@ def held(caller: Caller, settings: Settings, spot: Spot, run: LoadRun) -> Held:
         server=caller.endpoint.url,
         warnings=tuple(said),
         limited_by=limited_by(summary, run, window, spot.concurrency),
+        client_lag_p99_s=run.check.lag_p99_s,
+        client_busy_share=run.check.busy_share,
     )
     return Held(point, run.records, summary)
 

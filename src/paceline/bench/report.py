@@ -4,7 +4,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from paceline.bench.columns import HEADS, PERCENTILE_HEADS, cells, percentile_rows
+from paceline.bench.columns import HEADS, PERCENTILE_HEADS, cells, percentile_rows, written
 from paceline.bench.png import export_png, find_browser
 from paceline.bench.record import Outcome, TokenCount
 from paceline.bench.report_cdf import cdfs
@@ -41,7 +41,7 @@ def render_report(result: Result) -> str:
             percentiles=Table(
                 PERCENTILE_HEADS, tuple(row for view in views for row in percentile_rows(view.point, view.summary))
             ),
-            notes=(*limits_of(views), *cuts_of(views)),
+            notes=(*limits_of(views), *cuts_of(views), *client_of(views)),
             figures=figures_of(result, views),
             data={"knee": _knee(knee)} if knee else {},
         )
@@ -185,6 +185,18 @@ def cuts_of(views: Sequence[View]) -> tuple[str, ...]:
     return (
         f"Outside the measured windows (warm-up and cool-down): {outside} output tokens; {across} requests cross an "
         "edge and count only for what happened inside.",
+    )
+
+
+def client_of(views: Sequence[View]) -> tuple[str, ...]:
+    """How the client itself kept up, in one sentence, at the point where it did worst."""
+    worst = max(views, key=lambda view: view.point.client_lag_p99_s, default=None)
+    if worst is None or not worst.point.client_busy_share:
+        return ()
+    busy = max(view.point.client_busy_share for view in views)
+    return (
+        f"The client woke {written(worst.point.client_lag_p99_s)} late at most (p99, at {worst.point.label}) and used "
+        f"up to {busy:.0%} of a core.",
     )
 
 

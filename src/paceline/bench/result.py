@@ -39,7 +39,8 @@ class Point:
 
     Events count where `window_start_s <= time < window_end_s`: warm-up before, cool-down after. `warnings` is the
     client's check of itself, `limited_by` says in one sentence what holds the throughput here. `injected`: indexes of
-    the records that disturbed the others on purpose (the long prompt of `hol`).
+    the records that disturbed the others on purpose (the long prompt of `hol`). `client_lag_p99_s`: how late the
+    client's event loop woke; `client_busy_share`: of one core, what the client used.
     """
 
     label: str
@@ -52,6 +53,8 @@ class Point:
     injected: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
     limited_by: str = ""
+    client_lag_p99_s: float = 0.0
+    client_busy_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

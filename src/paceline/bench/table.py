@@ -14,7 +14,7 @@ from rich.text import Text
 from paceline.bench.columns import HEADS, cells, written
 from paceline.bench.measures import ttft_s
 from paceline.bench.record import Outcome, RequestRecord
-from paceline.bench.report import cuts_of, limits_of, warnings_of
+from paceline.bench.report import client_of, cuts_of, limits_of, warnings_of
 from paceline.bench.report_figure import views_of
 from paceline.bench.result import Result
 
@@ -45,7 +45,7 @@ def print_result(console: Console, result: Result) -> None:
         )
     # A curve's knee speaks for it here; the report has a sentence on every point.
     told = [view for view in views if view.point.label == result.header.knee] or views
-    for note in (*limits_of(told), *cuts_of(views)):
+    for note in (*limits_of(told), *cuts_of(views), *client_of(views)):
         console.print(escape(note), style="dim", highlight=False)
 
 
