@@ -95,10 +95,21 @@ def serve(  # one parameter a flag is how typer reads a command line
     raise typer.Exit(serve_until_stopped(config))
 
 
+@app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def bench(context: typer.Context) -> None:
+    """Measure any OpenAI-compatible server: run, sweep, goodput, hol, prefix, compare, replay, report."""
+    # Imported here: a server starts without the libraries of the load generator.
+    from paceline.bench.cli import app as bench_app
+
+    bench_app(context.args, prog_name="paceline bench")
+
+
 def main() -> None:
     """Entry point: one line for a user's mistake, never a traceback."""
     try:
-        arguments, notes = answer_foreign_flags(sys.argv[1:])
+        arguments, notes = sys.argv[1:], list[str]()
+        if arguments[:1] != ["bench"]:
+            arguments, notes = answer_foreign_flags(arguments)
         for note in notes:
             typer.echo(f"note: {note}", err=True)
         app(arguments)

@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-from house import PACKAGE, PURE_BARRED_CALLS, PURE_LIBRARY, ROOMS, Source
+from house import PACKAGE, PURE_BARRED_CALLS, PURE_BARRED_METHODS, PURE_LIBRARY, ROOMS, Source
 
 NATIVE_MODULE = "paceline.ops._native"
 
@@ -57,11 +57,28 @@ def purity(source: Source) -> Iterator[str]:
         return
     for line, module in imported_modules(source):
         top = module.split(".")[0]
-        if top not in (PACKAGE, *PURE_LIBRARY):
+        if top not in (PACKAGE, *PURE_LIBRARY, *ROOMS[source.room].pure_extras):
             yield f"{source.name}:{line}: {source.room} is pure and may not import {module}"
+    yield from (
+        f"{source.name}:{line}: {source.room} is pure and may not {deed}" for line, deed in impure_deeds(source)
+    )
+
+
+def impure_deeds(source: Source) -> Iterator[tuple[int, str]]:
+    """(line, what is done) where a file looks at the world, the clock, or randomness nobody seeded."""
     for node in source.nodes:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in PURE_BARRED_CALLS:
-            yield f"{source.name}:{node.lineno}: {source.room} is pure and may not call {node.func.id}()"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            if node.func.id in PURE_BARRED_CALLS:
+                yield node.lineno, f"call {node.func.id}()"
+            if node.func.id == "Random" and not node.args:
+                yield node.lineno, "call Random() without a seed"
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr in PURE_BARRED_METHODS:
+                yield node.lineno, f"ask for the time with {node.func.attr}()"
+        elif isinstance(node, ast.Import) and any(alias.name == "random" for alias in node.names):
+            yield node.lineno, "import random as a whole, only Random from it"
+        elif isinstance(node, ast.ImportFrom) and node.module == "random":
+            yield from ((node.lineno, f"import random.{a.name}") for a in node.names if a.name != "Random")
 
 
 def native_module_imports(source: Source) -> Iterator[str]:

@@ -10,7 +10,9 @@ from house import Source
 Rule = Callable[[Source], Iterator[str]]
 
 LONG_FUNCTION = "def long() -> None:\n" + "    print()\n" * 50
-CORE, OPS, ENGINE, TEXT = (f"src/paceline/{room}/x.py" for room in ("core", "ops", "engine", "text"))
+CORE, OPS, ENGINE, TEXT, WORKLOAD = (
+    f"src/paceline/{room}/x.py" for room in ("core", "ops", "engine", "text", "workload")
+)
 
 BAD: tuple[tuple[Rule, str, str], ...] = (
     (import_rules.room_imports, CORE, "from paceline.ops.protocol import Ops"),
@@ -31,7 +33,12 @@ BAD: tuple[tuple[Rule, str, str], ...] = (
     (import_rules.purity, CORE, "import numpy as np"),
     (import_rules.purity, CORE, "from time import monotonic"),
     (import_rules.purity, "src/paceline/costs/x.py", "import random"),
-    (import_rules.purity, "src/paceline/workload/x.py", "import os.path"),
+    (import_rules.purity, WORKLOAD, "import os.path"),
+    (import_rules.purity, WORKLOAD, "import random\nx = random.random()"),
+    (import_rules.purity, WORKLOAD, "from random import uniform"),
+    (import_rules.purity, WORKLOAD, "from random import Random\nR = Random()"),
+    (import_rules.purity, WORKLOAD, "from datetime import datetime\ndef f() -> None:\n    datetime.now()"),
+    (import_rules.purity, CORE, "from random import Random"),
     (import_rules.purity, CORE, "import logging"),
     (import_rules.purity, CORE, "def f() -> None:\n    import threading"),
     (import_rules.purity, CORE, "def f() -> None:\n    print(1)"),
@@ -63,6 +70,11 @@ GOOD: tuple[tuple[Rule, str, str], ...] = (
     (import_rules.room_imports, CORE, "from paceline.core.kv import engine"),
     (import_rules.library_imports, OPS, "import numpy as np\nimport mmap"),
     (import_rules.purity, CORE, "from collections.abc import Sequence\nfrom array import array\nimport heapq"),
+    (
+        import_rules.purity,
+        WORKLOAD,
+        "from random import Random\nimport json\ndef f(seed: int) -> Random:\n    return Random(seed)",
+    ),
     (import_rules.purity, ENGINE, "import time\nprint(time.monotonic())"),
     (import_rules.native_module_imports, OPS, "from paceline.ops import _native"),
     (import_rules.nanobind_includes, "native/bindings.cpp", "// Bindings.\n#include <nanobind/nanobind.h>"),

@@ -1,9 +1,9 @@
-"""Serving starts without the libraries that only development needs: a server's start-up time and size depend on it."""
+"""Serving starts without the libraries that only development or benchmarks need: its start-up depends on it."""
 
 import subprocess
 import sys
 
-DEVELOPMENT_LIBRARIES = ("torch", "transformers", "gguf", "pytest", "hypothesis", "openai")
+OTHERS_LIBRARIES = ("torch", "transformers", "gguf", "pytest", "hypothesis", "openai", "aiohttp", "plotly")
 
 IMPORT_THE_SERVER = """
 import importlib, pkgutil, sys
@@ -20,7 +20,7 @@ print("found", *sorted(set(sys.argv[1:]) & set(sys.modules)))
 
 
 def modules_found(script: str) -> tuple[list[str], list[str]]:
-    command = [sys.executable, "-c", script, *DEVELOPMENT_LIBRARIES]
+    command = [sys.executable, "-c", script, *OTHERS_LIBRARIES]
     lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout.splitlines()
     imported, found = (line.split()[1:] for line in lines)
     return imported, found

@@ -21,8 +21,8 @@ class Segment:
 class WorkItem:
     """A request. `arrival_s`: when it is meant to be sent, from the start; None: when the loop has room (closed loop).
 
-    A session's turns share `session_id`; turn k is sent `think_s` after turn k-1 was answered (its arrival_s counts
-    for turn 0 only). `output_tokens` is the exact length to ask for.
+    A session's turns share `session_id` and follow one another directly; turn k is sent `think_s` after turn k-1 was
+    answered (arrival_s is the session's and counts for turn 0 only). `output_tokens` is the exact length to ask for.
     """
 
     index: int
