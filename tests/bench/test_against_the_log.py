@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import paceline.bench.load as load_module
-from mocks import Run, RunningMock, items, run_against, truth
+from mocks import Run, RunningMock, items, preferred, run_against, truth
 from paceline.bench.load import Load
 from paceline.bench.measures import Spread, Summary, summarize
 from paceline.bench.record import RequestRecord, TokenCount
@@ -19,6 +19,7 @@ ATTEMPTS = 3
 # A machine whose cores are taken wakes the client late, and the client says so: only then, and only after quiet
 # moments were waited for in vain, may it be off by about what it reports.
 LOADED_LAG_S = 0.001
+MOST_LAG_S = 0.010
 TARGETS = Targets(ttft_s=1.0, itl_s=0.12)
 TIMES = ("ttft_s", "service_ttft_s", "itl_s", "worst_mean_itl_s", "tpot_s", "e2e_s", "service_e2e_s")
 # Three tokens a chunk, and a connection bound that makes a queue in the client: what broken clients get wrong.
@@ -65,11 +66,12 @@ def check(mock: Mocked, num_attempts: int = 1) -> list[str]:
     """Differences of the best of a few attempts: another process may take the core from one of them."""
     found: list[str] = []
     for attempt in range(num_attempts):
-        server = mock(**LAW)
-        run: Run = run_against(server, LOAD)
+        with preferred():
+            server = mock(**LAW)
+            run: Run = run_against(server, LOAD)
         client = run.load.check
         is_last_under_load = attempt == num_attempts - 1 and client.lag_p99_s > LOADED_LAG_S
-        absolute_s = ABSOLUTE_S + (2 * client.lag_max_s if is_last_under_load else 0.0)
+        absolute_s = ABSOLUTE_S + (min(2 * client.lag_max_s, MOST_LAG_S) if is_last_under_load else 0.0)
         expected = summarize(truth(run, server.log(), WORK), targets=TARGETS)
         measured = summarize(run.records, targets=TARGETS)
         found = differences(measured, expected, absolute_s) + off_the_law(run.records, absolute_s)

@@ -178,7 +178,9 @@ def test_a_client_that_fell_behind_says_so_loudly() -> None:
     for check in (checked(0.05), checked(0.0, slip_s=0.05)):
         [loud] = warnings(check, [record()])
         assert loud.startswith("THE CLIENT WAS THE BOTTLENECK")
-        assert "97%" in loud
+        assert "97% of a core (it is too slow" in loud
+    idle = ClientCheck(0.05, 0.1, 0.0, 0.0, busy_share=0.02, num_reads=10)
+    assert "others on its machine" in warnings(idle, [record()])[0]
 
 
 def test_coalesced_reads_are_told_with_their_likely_cause() -> None:
@@ -193,3 +195,4 @@ def test_a_schedule_is_missed_only_when_sends_fall_behind() -> None:
     assert missed_schedule(kept) is None
     slow = [record(intended_s=0.1 * n, sent_s=0.2 * n, times=(9.0,)) for n in range(20)]
     assert "5.0 requests/s were sent of 10.0/s asked" in (missed_schedule(slow) or "")
+    assert warnings(checked(0.0), slow, has_schedule=False) == []

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from paceline.bench.endpoint import BenchError
-from paceline.bench.experiment import Held, Settings, Spot, hold, result_of
+from paceline.bench.experiment import Held, Settings, Spot, hold, letter, result_of
 from paceline.bench.load import Caller
 from paceline.bench.measures import Spread, Summary
 from paceline.bench.pairs import paired_ratio
@@ -52,11 +52,11 @@ async def measure_compare(
     names = server_names(callers)
     variants = [
         Variant(
-            f"{name}, concurrency {concurrency}",
+            f"{name}concurrency {concurrency}",
             caller,
             settings,
             Spot("", concurrency=concurrency, repetition=number * len(callers) + copy),
-            None if caller is callers[0] else f"{names[0]}, concurrency {concurrency}",
+            None if caller is callers[0] else f"{names[0]}concurrency {concurrency}",
         )
         for number, concurrency in enumerate(concurrencies)
         for name, caller, copy in zip(names, callers, copies(callers), strict=True)
@@ -76,13 +76,13 @@ async def measure_prefix(
         workload = replace(settings.workload, prefix=SharedShare(share))
         for name, caller, copy in zip(names, callers, copies(callers), strict=True):
             if len(callers) == 1:
-                baseline = None if share == shares[0] else f"{name}, {shares[0]:.0%} shared"
+                baseline = None if share == shares[0] else f"{name}{shares[0]:.0%} shared"
             else:
-                baseline = None if caller is callers[0] else f"{names[0]}, {share:.0%} shared"
+                baseline = None if caller is callers[0] else f"{names[0]}{share:.0%} shared"
             repetition = number * len(callers) + copy
             spot = Spot("", concurrency=concurrency, shared_share=share, repetition=repetition)
             variants.append(
-                Variant(f"{name}, {share:.0%} shared", caller, replace(settings, workload=workload), spot, baseline)
+                Variant(f"{name}{share:.0%} shared", caller, replace(settings, workload=workload), spot, baseline)
             )
     return await measure_in_turn(Experiment.PREFIX, settings, callers, variants, num_rounds)
 
@@ -134,6 +134,5 @@ def copies(callers: Sequence[Caller]) -> list[int]:
 
 
 def server_names(callers: Sequence[Caller]) -> list[str]:
-    """A name for each server: its URL, numbered where one is given twice."""
-    urls = [caller.endpoint.url for caller in callers]
-    return [url if urls.count(url) == 1 else f"{url} #{number + 1}" for number, url in enumerate(urls)]
+    """A letter for each, as in the result's facts about servers; nothing for a lone one."""
+    return [""] if len(callers) == 1 else [f"{letter(number)}, " for number in range(len(callers))]

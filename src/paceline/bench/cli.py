@@ -14,7 +14,7 @@ from rich.console import Console
 from paceline.bench.alternate import measure_compare, measure_prefix
 from paceline.bench.columns import written
 from paceline.bench.endpoint import BenchError
-from paceline.bench.experiment import Settings, Spot, measure_run, open_caller
+from paceline.bench.experiment import Settings, Spot, letter, measure_run, open_caller
 from paceline.bench.goodput import measure_goodput
 from paceline.bench.hol import Stall, measure_hol, stall_of
 from paceline.bench.jsonl import read_result, write_result
@@ -201,6 +201,8 @@ def measured(common: Common, urls: Sequence[str], settings: Settings, measure: M
             callers = [await stack.enter_async_context(open_caller(common.endpoint(url))) for url in urls]
             return await measure(callers, settings)
 
+    for number, url in enumerate(urls if len(urls) > 1 else ()):
+        console.print(f"{letter(number)}: {url}")
     return asyncio.run(everything())
 
 

@@ -110,7 +110,7 @@ def held(caller: Caller, settings: Settings, spot: Spot, run: LoadRun) -> Held:
     """What a load showed, with all there is to be said about it."""
     window = window_of(settings, run.records)
     summary = summarize(run.records, window, settings.targets)
-    said = [*warnings(run.check, run.records), *caller.abilities.notes]
+    said = [*warnings(run.check, run.records, spot.concurrency is None), *caller.abilities.notes]
     if not summary.num_requests:
         said.append("no request ended inside the window: measure longer, or with a shorter warm-up")
     point = Point(
@@ -147,12 +147,17 @@ def result_of(experiment: Experiment, settings: Settings, callers: Sequence[Call
     )
 
 
+def letter(number: int) -> str:
+    """A, B, C, …: short names of servers that are compared."""
+    return chr(ord("A") + number)
+
+
 def about_servers(callers: Sequence[Caller]) -> dict[str, str]:
     """What the servers say of themselves; keys of several begin with a letter each."""
     if len(callers) == 1:
         return dict(callers[0].abilities.about)
     return {
-        f"{chr(ord('A') + number)} {key}": value
+        f"{letter(number)} {key}": value
         for number, caller in enumerate(callers)
         for key, value in caller.abilities.about
     }

@@ -60,7 +60,7 @@ async def measure_hol(caller: Caller, settings: Settings, num_streams: int, long
         )
     run = LoadRun(both[0].records + both[1].records, both[0].check, started_s)
     measured = held(caller, settings, Spot(label, concurrency=num_streams), run)
-    measured = replace(measured, point=replace(measured.point, injected=(INJECTED_INDEX,)))
+    measured = replace(measured, point=replace(measured.point, injected=(INJECTED_INDEX,), limited_by=""))
     return result_of(Experiment.HOL, settings, [caller], [measured])
 
 

@@ -3,19 +3,16 @@
 import os
 import platform
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import aiohttp
 
+from paceline import __version__
+
 
 def versions() -> dict[str, str]:
     """Of everything between the schedule and the socket."""
-    try:
-        paceline = version("paceline")
-    except PackageNotFoundError:
-        paceline = "not installed"
-    return {"paceline": paceline, "python": platform.python_version(), "aiohttp": aiohttp.__version__}
+    return {"paceline": __version__, "python": platform.python_version(), "aiohttp": aiohttp.__version__}
 
 
 def machine() -> dict[str, str]:
