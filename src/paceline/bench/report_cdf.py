@@ -10,8 +10,8 @@ from paceline.bench.report_figure import MS, Figure, Json, View, axis, latency_a
 
 # A curve on a screen needs no more; the table's percentiles come from every value.
 MAX_STEPS = 1000
-# A log axis has no zero; the gap between tokens of one read is drawn here.
-SMALLEST_MS = 0.001
+# A log axis has no zero; shorter gaps, such as between tokens of one read, are drawn here.
+SMALLEST_MS = 0.1
 
 
 def cdfs(groups: Mapping[str, Sequence[View]]) -> tuple[Figure, ...]:

@@ -115,7 +115,7 @@ def _facts(name: str, values: Mapping[str, str]) -> str:
 
 def _points(page: Page) -> str:
     notes = "".join(f"<li>{escape(note)}</li>" for note in page.notes)
-    return f"""<section class="text"><h2>Points</h2>
+    return f"""<section class="points"><h2>Points</h2>
 {_table(page.table)}
 <ul class="quiet">{notes}</ul>
 <details><summary>All percentiles</summary>{_table(page.percentiles)}</details></section>"""

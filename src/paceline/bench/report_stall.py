@@ -10,7 +10,7 @@ from itertools import pairwise
 from paceline.bench.columns import written
 from paceline.bench.hol import stall_of
 from paceline.bench.record import RequestRecord
-from paceline.bench.report_figure import COLORS, MS, Figure, Json, View, axis, safe, style
+from paceline.bench.report_figure import COLORS, MS, Figure, Json, View, axis, safe
 
 PANEL_HEIGHT = 260
 MARGIN_TOP, MARGIN_BOTTOM = 30, 50
@@ -83,7 +83,6 @@ def _streams(number: int, panel: Panel) -> list[Json]:
 
 
 def _stream(number: int, index: int, panel: Panel, record: RequestRecord) -> Json:
-    color, _ = style(index % 8)
     gaps = gaps_of(record)
     return {
         "type": "scatter",
@@ -95,8 +94,9 @@ def _stream(number: int, index: int, panel: Panel, record: RequestRecord) -> Jso
         "xaxis": _axis("x", number),
         "yaxis": _axis("y", number),
         # Drawn at its height for as long as it lasted.
-        "line": {"color": color, "width": 1, "shape": "vh"},
-        "marker": {"color": color, "size": 4},
+        "line": {"color": COLORS[0], "width": 1.5, "shape": "vh"},
+        "marker": {"color": COLORS[0], "size": 4},
+        "opacity": 0.6,
         "hovertemplate": f"stream {index}: " + "%{y:.1f} ms at %{x:.3f} s<extra></extra>",
     }
 
