@@ -32,7 +32,7 @@ def test_b065_a_queue_in_front_of_the_client_does_not_hide(mock: Mocked) -> None
 
 
 def test_b065_a_schedule_that_is_kept_is_not_complained_about(mock: Mocked) -> None:
-    run = run_against(mock(first_s=0.02, gap_s=0.0), Load(items(20, output_tokens=1, gap_s=0.05)))
+    run = run_against(mock(first_s=0.02, gap_s=0.0), Load(items(30, output_tokens=1, gap_s=0.1)))
     assert not any("SCHEDULE" in line for line in warnings(run.load.check, run.records))
 
 

@@ -114,8 +114,8 @@ def _gathered(remarks: Iterable[tuple[View, str]]) -> tuple[str, ...]:
 
 def _enumerated(labels: Sequence[str]) -> str:
     if len(labels) <= MAX_NAMED:
-        return ", ".join(labels)
-    return f"{', '.join(labels[: MAX_NAMED - 1])} and {len(labels) - MAX_NAMED + 1} more"
+        return "; ".join(labels)
+    return f"{'; '.join(labels[: MAX_NAMED - 1])}; and {len(labels) - MAX_NAMED + 1} more"
 
 
 def _variants(views: Sequence[View]) -> dict[str, list[View]]:

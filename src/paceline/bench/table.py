@@ -16,7 +16,7 @@ from paceline.bench.measures import ttft_s
 from paceline.bench.record import Outcome, RequestRecord
 from paceline.bench.report import client_of, cuts_of, limits_of, warnings_of
 from paceline.bench.report_figure import views_of
-from paceline.bench.result import Result
+from paceline.bench.result import Experiment, Result
 
 # A terminal of 80 columns has room for these; the report and the file have the rest.
 NARROW_HEADS = ("point", "output tokens/s", "TTFT p50", "TTFT p99", "ITL p50", "ITL p99")
@@ -30,10 +30,11 @@ def print_result(console: Console, result: Result) -> None:
         console.print(f"[bold red]{escape(warning)}[/]", highlight=False)
     heads = HEADS if console.width >= WIDE_COLUMNS else NARROW_HEADS
     table = _table(heads)
+    mark = "best" if result.header.experiment is Experiment.GOODPUT else "knee"
     for view in views:
         row = dict(zip(HEADS, cells(view.point, view.summary), strict=True))
         is_knee = view.point.label == result.header.knee
-        name = f"{row['point']} (knee)" if is_knee else row["point"]
+        name = f"{row['point']} ({mark})" if is_knee else row["point"]
         table.add_row(
             escape(name), *(escape(row[head]) for head in heads if head != "point"), style="bold" if is_knee else ""
         )
