@@ -19,10 +19,17 @@ test: lint
 
 soak: $(DEV_READY)
 	$(BIN)/python tests/core/fuzz.py --operations 1000000
+	$(BIN)/python tests/exactness/mixes.py --mixes 210 --threads 1
+	$(BIN)/python tests/exactness/mixes.py --mixes 210 --threads 2
+	$(BIN)/python tests/exactness/mixes.py --mixes 20 --isa portable --longest 300
 
 bench: $(DEV_READY)
 	$(BIN)/python benchmarks/scheduler.py
 	$(BIN)/python benchmarks/batching.py
+	$(BIN)/python benchmarks/prefix.py
+	$(BIN)/python benchmarks/admission.py --pool 6144 --requests 80
+	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/prefix.py
 
 lint: $(DEV_READY)

@@ -1,4 +1,4 @@
-"""Same request, same tokens: every choice in a random mix has the bits of its plain run, on every instruction set."""
+"""Same request, same tokens: every choice in a random mix has the bits of its plain run, on every instruction set and thread count."""
 
 from functools import cache
 
@@ -7,6 +7,8 @@ import pytest
 from exactness.mixes import Counts, Machine, load, run_mix
 from paceline.ops.cpu import instruction_sets
 
+# A taste of each; `make soak` runs hundreds.
+FAST_MIXES, SLOW_MIXES = 12, 1
 MACHINES = [(isa, threads) for isa in instruction_sets() for threads in (1, 2)]
 
 
@@ -19,10 +21,10 @@ def machine(isa: str, threads: int) -> Machine:
 def test_mixes_have_the_bits_of_plain_runs(isa: str, threads: int) -> None:
     is_fast = isa != "portable"
     counts = Counts()
-    for seed in range(24 if is_fast else 3):
+    for seed in range(FAST_MIXES if is_fast else SLOW_MIXES):
         run_mix(machine(isa, threads), seed, 400 if is_fast else 60, counts)
-    assert counts.tokens > (1000 if is_fast else 50)
-    assert not is_fast or (counts.with_preemption >= 5 and counts.with_partial_copy >= 5), counts
+    assert counts.tokens > (600 if is_fast else 20)
+    assert not is_fast or (counts.with_preemption >= 3 and counts.with_partial_copy >= 3), counts
 
 
 def test_thread_counts_agree_with_each_other() -> None:
@@ -30,6 +32,6 @@ def test_thread_counts_agree_with_each_other() -> None:
     one, two = machine(instruction_sets()[0], 1), machine(instruction_sets()[0], 2)
     counts = Counts()
     mixed = Machine(two.backend, two.model, two.spec, one.plain_bits)
-    for seed in range(24):
+    for seed in range(FAST_MIXES):
         run_mix(mixed, seed, 400, counts)
-    assert counts.mixes == 24
+    assert counts.mixes == FAST_MIXES
