@@ -30,7 +30,6 @@ bench: $(DEV_READY)
 	$(BIN)/python benchmarks/admission.py --pool 6144 --requests 80
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/noise.py
-	$(BIN)/python benchmarks/prefix.py
 
 lint: $(DEV_READY)
 	$(BIN)/ruff check .
