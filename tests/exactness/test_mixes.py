@@ -1,4 +1,4 @@
-"""Same request, same tokens: every choice in a random mix has the bits of its plain run, on every instruction set and thread count."""
+"""Same request, same tokens: choices in random mixes have the bits of their plain runs, on every kernel and thread count."""
 
 from functools import cache
 
