@@ -1,4 +1,4 @@
-"""Same request, same tokens: choices in random mixes have the bits of their plain runs, on every kernel and thread count."""
+"""Same request, same tokens: random mixes have the bits of their plain runs, whatever the kernels and threads."""
 
 from functools import cache
 
