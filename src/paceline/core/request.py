@@ -9,7 +9,6 @@ from typing import NewType
 RequestId = NewType("RequestId", int)
 SequenceId = NewType("SequenceId", int)
 BlockId = NewType("BlockId", int)
-TokenId = NewType("TokenId", int)
 
 SEED_STRIDE = 0x9E37_79B9_7F4A_7C15
 SEED_MASK = (1 << 64) - 1
