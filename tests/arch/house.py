@@ -32,7 +32,7 @@ ROOMS = {
     "workload": Room(("errors", "core"), is_pure=True, pure_extras=("random", "statistics", "json", "datetime")),
     "ops": Room(("errors",), ("numpy",)),
     "models": Room(("errors", "ops"), ("numpy", "huggingface_hub")),
-    "exec": Room(("errors", "core", "ops", "models"), ("numpy",)),
+    "exec": Room(("errors", "core", "ops", "models"), ("numpy", "llguidance")),
     "config": Room(("errors",)),
     # text reads a checkpoint's tokenizer and template; the network and its weights are not its business.
     "text": Room(("errors", "models"), ("tokenizers", "jinja2"), barred_modules=("paceline.models.transformer",)),
@@ -40,15 +40,21 @@ ROOMS = {
         ("errors", "core", "costs", "ops", "models", "exec", "config"),
         ("numpy", "msgspec", "zmq"),
     ),
+    "observe": Room(("errors", "core", "engine"), ("prometheus_client",)),
     "server": Room(
-        ("errors", "core", "costs", "models", "config", "text", "engine"),
-        ("msgspec", "fastapi", "starlette", "uvicorn", "prometheus_client"),
+        ("errors", "core", "costs", "models", "config", "text", "engine", "observe"),
+        ("msgspec", "fastapi", "starlette", "uvicorn"),
     ),
     "llm": Room(("errors", "core", "models", "exec", "config", "text", "engine", "server")),
     "vllm_flags": Room(("errors",)),
     # bench measures any server from outside: it knows nothing of the engine, only how work is described.
     "bench": Room(("errors", "workload"), ("aiohttp", "msgspec", "numpy", "plotly", "rich", "typer")),
-    "cli": Room(("errors", "config", "server", "vllm_flags", "bench"), ("typer", "rich")),
+    # Work without a server of ours: batch files, a chat in the terminal, models at hand, comparing formats.
+    "offline": Room(
+        ("errors", "core", "ops", "models", "config", "text", "engine", "llm"),
+        ("aiohttp", "msgspec", "numpy", "rich", "typer"),
+    ),
+    "cli": Room(("errors", "config", "server", "vllm_flags", "bench", "offline"), ("typer", "rich")),
 }
 
 # What a pure room may take from the standard library: values and arithmetic, nothing that looks outside.

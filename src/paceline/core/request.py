@@ -23,6 +23,23 @@ class FinishReason(StrEnum):
     ERROR = "error"
 
 
+class GrammarKind(StrEnum):
+    """What a grammar's text is written in. LARK is llguidance's dialect; CHOICE is a JSON list of strings."""
+
+    JSON_SCHEMA = "json_schema"
+    REGEX = "regex"
+    LARK = "lark"
+    CHOICE = "choice"
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """What the whole output must match. Equal grammars are compiled once."""
+
+    kind: GrammarKind
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
     """How one token is drawn. Order: bias, penalties, temperature, top-k, top-p, min-p; logprobs are of the raw logits.
@@ -31,6 +48,7 @@ class SamplingParams:
     `num_logprobs`: None reports no alternatives, k reports the k best beside the chosen token.
     `num_prompt_logprobs`: likewise for every prompt position but the first; None for no prompt scoring.
     `forbidden_before_min`: token ids that may not be drawn before `min_tokens` outputs (the stop tokens).
+    `grammar`: the output matches it, or is cut short by a limit.
     """
 
     temperature: float = 1.0
@@ -46,6 +64,7 @@ class SamplingParams:
     num_prompt_logprobs: int | None = None
     min_tokens: int = 0
     forbidden_before_min: tuple[int, ...] = ()
+    grammar: Grammar | None = None
 
     def for_choice(self, choice_index: int) -> "SamplingParams":
         """The parameters of the choice_index-th of n sequences; choice 0 equals the n=1 request."""
