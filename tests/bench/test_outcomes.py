@@ -1,4 +1,4 @@
-"""What goes wrong is recorded apart and misses every target; nothing that a server saw is sent twice, nothing dropped."""
+"""What goes wrong is recorded apart and misses every target; nothing a server saw is sent twice, nothing dropped."""
 
 import asyncio
 from collections import Counter

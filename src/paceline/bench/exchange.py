@@ -91,7 +91,7 @@ async def exchange(session: aiohttp.ClientSession, endpoint: Endpoint, body: byt
 
 async def is_answered(session: aiohttp.ClientSession, endpoint: Endpoint, body: bytes, result: Exchange) -> bool:
     """Fill in `result`; False when a kept connection turned out to be closed. Some servers (llama.cpp's) promise to
-    keep a connection and close it after a stream: what is sent then is seen by nobody, and every HTTP client asks again.
+    keep a connection and close it after a stream: what is sent then is seen by nobody, and every client asks again.
     """
     result.is_on_kept = False
     try:
