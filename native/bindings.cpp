@@ -262,7 +262,7 @@ NB_MODULE(_native, module) {
       .def("sample", run_sample, "batch"_a, "result"_a)
       .def_prop_ro("vocab_size", &Session::vocab_size);
   nb::class_<Backend>(module, "Backend")
-      .def("weight", bind_weight, "tensors"_a, "per_channel"_a)
+      .def("weight", bind_weight, "tensors"_a, "per_channel"_a = false)
       .def("vector", bind_vector, "tensor"_a)
       .def("program", [](const Backend& backend) { return Program(backend.instruction_set); })
       .def("session", make_session, "layers"_a, "head"_a, "shape"_a, "rotary"_a)
