@@ -11,7 +11,7 @@ export class Exchange {
   #finishReason = null;
   #timing = new Timing();
   #flow = new TextFlow(this.#part("answer"));
-  #unshown = "";
+  #unshown = { thoughts: "", answer: "" };
   #frame = 0;
 
   constructor(question, model, { onCopy, onRetry }) {
@@ -24,12 +24,12 @@ export class Exchange {
 
   // One chunk of the stream: text, an end, or the server's count of tokens. Drawn with the screen's next frame.
   take({ choices: [choice], usage }) {
-    const text = choice?.delta.content;
-    if (text) {
-      this.#timing.textCame();
-      this.answer += text;
-      this.#unshown += text;
-    }
+    const content = choice?.delta.content ?? "";
+    const thoughts = choice?.delta.reasoning_content ?? "";
+    if (content || thoughts) this.#timing.textCame();
+    this.answer += content;
+    this.#unshown.answer += content;
+    this.#unshown.thoughts += thoughts;
     if (choice?.finish_reason) {
       this.#timing.endCame();
       this.#finishReason = choice.finish_reason;
@@ -62,10 +62,21 @@ export class Exchange {
   #draw() {
     this.#frame = 0;
     const isFollowed = this.#isFollowed();
-    this.#flow.push(this.#unshown);
-    this.#unshown = "";
+    this.#drawText();
     if (this.#timing.hasText) this.#drawTiming();
     if (isFollowed) this.#follow();
+  }
+
+  #drawText() {
+    const { thoughts, answer } = this.#unshown;
+    this.#unshown = { thoughts: "", answer: "" };
+    if (thoughts) {
+      this.#part("thoughts").hidden = false;
+      this.#part("thought").append(thoughts);
+    }
+    // Thoughts can be read while they come, then make room for the answer.
+    if (answer && !this.#part("answer").hasChildNodes()) this.#part("thoughts").open = false;
+    this.#flow.push(answer);
   }
 
   #drawTiming() {
