@@ -46,6 +46,20 @@ def test_the_keyboard_reaches_everything(server: RunningServer, visit: Visitor) 
     assert reached == ["model", *settings, "log", "Copy", "Try again", "message", "clear", "send"]
 
 
+def test_the_focus_stays_where_hands_are(start_server: Callable[..., RunningServer], visit: Visitor) -> None:
+    opened = visit(start_server(step_s=0.02).url)
+    opened.shows("Ready")
+    opened.page.get_by_label("Message").fill("go on")
+    opened.page.get_by_role("button", name="Send").press("Enter")
+    expect(opened.page.get_by_role("button", name="Stop")).to_be_focused()
+    expect(opened.last.locator(".answer")).to_contain_text("five")
+    opened.page.keyboard.press("Enter")
+    expect(opened.last.get_by_text("Stopped.")).to_be_visible()
+    expect(opened.page.get_by_label("Message")).to_be_focused()
+    opened.page.get_by_role("button", name="Clear").press("Enter")
+    expect(opened.page.get_by_label("Message")).to_be_focused()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_stands_out_from_what_is_behind_it(server: RunningServer, visit: Visitor, scheme: str) -> None:
     opened = visit(server.url, color_scheme=scheme)

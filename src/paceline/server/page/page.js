@@ -11,6 +11,7 @@ const WAITING_POLL_MS = 1_000;
 
 const find = (id) => document.getElementById(id);
 const announce = (text) => { find("announcer").textContent = text; };
+const isTouched = () => matchMedia("(pointer: coarse)").matches;
 const log = find("log");
 const message = find("message");
 
@@ -80,7 +81,7 @@ function retry(exchange) {
   exchanges.pop();
   exchange.element.remove();
   send(exchange.question);
-  message.focus();
+  returnToMessage();
 }
 
 function clear() {
@@ -89,7 +90,7 @@ function clear() {
   for (const exchange of exchanges.splice(0)) exchange.element.remove();
   announce("Cleared.");
   updateControls();
-  message.focus();
+  returnToMessage();
 }
 
 async function copy(exchange) {
@@ -148,13 +149,20 @@ function show(state, label, explanation = "") {
 }
 
 function updateControls() {
-  const isStopFocused = document.activeElement === find("stop");
+  const focused = document.activeElement;
   find("send").hidden = running !== null;
   find("stop").hidden = running === null;
   find("send").disabled = !isReady || !message.value.trim();
   find("clear").disabled = !exchanges.length;
   find("welcome").hidden = exchanges.length > 0;
-  if (isStopFocused && !running) message.focus();
+  // A button that goes must not take the focus with it.
+  if (focused === find("send") && running) find("stop").focus();
+  if (focused === find("stop") && !running) returnToMessage();
+}
+
+// Where there are no keys, focus would only call up a keyboard that covers half of the page.
+function returnToMessage() {
+  if (!isTouched()) message.focus();
 }
 
 // --- Hands
@@ -172,13 +180,13 @@ find("key-form").addEventListener("submit", async (event) => {
   useKey(find("key").value);
   find("key").value = "";
   await connect();
-  if (isReady) message.focus();
+  if (isReady) returnToMessage();
 });
 
 message.addEventListener("keydown", (event) => {
   // While an input method composes, Enter is its own; where fingers type, it is the only way to a new line.
   const isSending = event.key === "Enter" && !event.shiftKey && !event.isComposing;
-  if (!isSending || matchMedia("(pointer: coarse)").matches) return;
+  if (!isSending || isTouched()) return;
   event.preventDefault();
   find("composer").requestSubmit();
 });
