@@ -12,6 +12,7 @@ from paceline.server.checks import shown
 from paceline.server.context import ServingContext
 from paceline.server.errors import error_response
 from paceline.server.generate import chat_completions, completions
+from paceline.server.page_files import add_page_routes
 
 
 def create_app(context: ServingContext) -> FastAPI:
@@ -20,6 +21,7 @@ def create_app(context: ServingContext) -> FastAPI:
     add_generation_routes(app, context)
     add_model_routes(app, context)
     add_probe_routes(app, context)
+    add_page_routes(app)
     app.add_exception_handler(PacelineError, answer_error)
     app.add_exception_handler(HTTPException, answer_http_error)
     app.add_exception_handler(Exception, answer_bug)
