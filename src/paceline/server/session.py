@@ -18,6 +18,7 @@ from paceline.engine.stream import OutputStream
 from paceline.errors import ContextLengthError, PacelineError, RequestError
 from paceline.server.choice import Choice, ChoiceDelta
 from paceline.server.options import Options
+from paceline.server.timing import RequestTiming
 from paceline.text.tokenizer import Tokenizer
 
 
@@ -54,10 +55,12 @@ class Session:
         self._choices: list[Choice] = []
         self._next_batch: list[SequenceOutput] = []
         self.prompts: list[PromptState] = []
+        self.timing = RequestTiming(arrival_s=time.monotonic())
 
     def submit(self, prompts: Sequence[Sequence[int]]) -> None:
         """Queue every prompt. Raises ContextLengthError before any is queued, UnavailableError when not ready."""
         requests = [self._request(token_ids) for token_ids in prompts]
+        self.timing.submitted_s = time.monotonic()
         for request in requests:
             self._prompt_index_of[request.request_id] = len(self.prompts)
             self.prompts.append(PromptState(request.prompt, []))
@@ -75,7 +78,8 @@ class Session:
         """News of the choices in order of arrival, all that has come since the last turn at once."""
         while batch := self._next_batch or await self._stream.take():
             self._next_batch = []
-            deltas = [self._advance(output) for output in batch]
+            now_s = time.monotonic()
+            deltas = [self._advance(output, now_s) for output in batch]
             yield [delta for delta in deltas if delta is not None]
 
     def fail(self, error: PacelineError) -> None:
@@ -97,18 +101,23 @@ class Session:
             cached_tokens=sum(prompt.num_cached_tokens for prompt in self.prompts),
         )
 
-    def _advance(self, output: SequenceOutput) -> ChoiceDelta | None:
+    def _advance(self, output: SequenceOutput, now_s: float) -> ChoiceDelta | None:
         prompt_index = self._prompt_index_of[output.request_id]
         prompt = self.prompts[prompt_index]
         if output.choice_index == 0:
             prompt.num_cached_tokens = output.num_cached_tokens
             prompt.scores.extend(output.prompt_scores)
-        choice = self._choices[prompt_index * self.options.num_choices + output.choice_index]
+        index = prompt_index * self.options.num_choices + output.choice_index
+        choice = self._choices[index]
         if choice.is_finished:
             return None
+        if output.tokens:
+            self.timing.record_tokens(index, now_s)
         if output.finish_reason in (FinishReason.ERROR, FinishReason.CANCELLED):
             raise PacelineError("the engine could not finish this request")
         delta = choice.push(output)
+        if delta.finish_reason is not None:
+            self.timing.finish_reasons.append(delta.finish_reason)
         if choice.is_stopped_by_string and output.finish_reason is None:
             self._client.finish(output.request_id, output.choice_index, choice.num_tokens)
         return delta
