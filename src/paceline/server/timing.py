@@ -18,6 +18,7 @@ class RequestTiming:
     submitted_s: float | None = None
     first_token_s: float | None = None
     last_token_s: float | None = None
+    first_token_s_of: dict[int, float] = field(default_factory=dict)
     finish_reasons: list[str] = field(default_factory=list)
     _last_token_s_of: dict[int, float] = field(default_factory=dict)
 
@@ -30,7 +31,10 @@ class RequestTiming:
         self.last_token_s = now_s
         before_s = self._last_token_s_of.get(choice_index)
         self._last_token_s_of[choice_index] = now_s
-        return None if before_s is None else now_s - before_s
+        if before_s is None:
+            self.first_token_s_of[choice_index] = now_s
+            return None
+        return now_s - before_s
 
     @property
     def ttft_s(self) -> float | None:
