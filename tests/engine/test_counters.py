@@ -62,15 +62,15 @@ def test_b063_recomputed_tokens_are_neither_hits_nor_queries() -> None:
 
 
 def test_choices_of_one_prompt_hit_what_the_first_computed() -> None:
-    engine = scripted_engine(num_blocks=100)
-    engine.submit(request(1, list(range(64)), max_tokens=4, num_sequences=3))
+    engine = scripted_engine(num_blocks=200)
+    engine.submit(request(1, list(range(640)), max_tokens=4, num_sequences=3))
     engine.step()
     waiting = engine.gauges()
     run(engine)
     counters = engine.gauges().counters
     assert (waiting.num_running, waiting.num_waiting, waiting.num_following) == (1, 2, 2)
-    assert counters.num_prompt_tokens == counters.num_queried_tokens == 3 * 64
-    assert counters.num_cached_tokens == 2 * 63
+    assert counters.num_prompt_tokens == counters.num_queried_tokens == 3 * 640
+    assert counters.num_cached_tokens == 2 * 639
 
 
 def test_a_prompt_whose_scores_are_asked_for_is_not_looked_up() -> None:

@@ -18,7 +18,7 @@ from scripted_text import byte_ids
 
 ROOT = Path(__file__).parents[2]
 COMPLETION = {"model": "scripted", "prompt": "a", "max_tokens": 5}
-ROW = re.compile(r"\| `(paceline:\w+)` \| (\w+) \| ([^|]*) \|")
+ROW = re.compile(r"\| `(paceline:\w+)` \| (\w+) \|([^|]*)\|")
 
 
 def wait_for(server: RunningServer, name: str, value: float, within_s: float) -> MetricsPage:
@@ -69,10 +69,10 @@ def test_no_key_is_asked_for_and_no_secret_shown(start_server: Callable[..., Run
 
 def test_paths_that_clients_make_up_do_not_become_labels(start_server: Callable[..., RunningServer]) -> None:
     server = start_server()
-    root = server.url.removesuffix("/v1")
-    for number in range(20):
-        httpx.get(f"{root}/path-{number}")
-        httpx.get(f"{root}/v1/models/name-{number}")
+    with httpx.Client(base_url=server.url.removesuffix("/v1")) as client:
+        for number in range(20):
+            client.get(f"/path-{number}")
+            client.get(f"/v1/models/name-{number}")
     counts = scrape(server).by("http_requests_total", "route", "status")
     assert counts == {("other", "404"): 20, ("/v1/models/{name:path}", "404"): 20}
 
@@ -130,7 +130,8 @@ def test_a_scrape_of_an_engine_that_does_not_answer(start_server: Callable[..., 
     (pid,) = engine_pids(server.process.pid)
     body = COMPLETION | {"max_tokens": 4000, "stream": True}
     with httpx.stream("POST", f"{server.url}/completions", json=body, timeout=20) as response:
-        next(response.iter_lines())
+        lines = response.iter_lines()
+        next(lines)
         busy = scrape(server)
         os.kill(pid, signal.SIGSTOP)
         try:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import pytest
 
 from metrics_page import MetricsPage, scrape
@@ -55,24 +56,25 @@ class Truth:
             self.refusals[code,] += 1
 
 
-def ask(server: RunningServer, truth: Truth, number: int) -> None:
+def ask(client: httpx.Client, truth: Truth, number: int) -> None:
     """One request, drawn by its number, and what came of it."""
     draw = random.Random(number)
     route = draw.choice(list(ROUTES))
     body: dict[str, Any] = {"model": "scripted", "max_tokens": draw.randint(1, 60), **ROUTES[route]}
     if draw.random() < 0.25:
         extra, status, code = draw.choice(REFUSALS)
-        response = server.post(route, body | extra)
+        response = client.post(route, json=body | extra)
         assert (response.status_code, response.json()["error"]["code"]) == (status, code), response.text
         truth.note_refusal(route, status, code)
         return
     body |= {"n": draw.randint(1, 3), "stop": draw.choice([None, [" seven,"], ["zzz"]])}
     if draw.random() < 0.5:
-        answer = server.post(route, body).json()
+        answer = client.post(route, json=body).json()
         reasons = [choice["finish_reason"] for choice in answer["choices"]]
         truth.note_answer(route, body, reasons, answer["usage"])
         return
-    lines = server.post(route, body | {"stream": True, "stream_options": {"include_usage": True}}).text.splitlines()
+    body |= {"stream": True, "stream_options": {"include_usage": True}}
+    lines = client.post(route, json=body).text.splitlines()
     events = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
     reasons = [choice["finish_reason"] for event in events for choice in event["choices"] if choice["finish_reason"]]
     truth.note_answer(route, body, reasons, events[-1]["usage"])
@@ -86,8 +88,8 @@ def generated(page: MetricsPage) -> dict[tuple[str, ...], float]:
 
 def test_every_counter_equals_what_the_client_counted(start_server: Callable[..., RunningServer]) -> None:
     server, truth = start_server(step_s=0.0005), Truth()
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: ask(server, truth, number), range(NUM_REQUESTS)))
+    with httpx.Client(base_url=server.url, timeout=20) as client, ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: ask(client, truth, number), range(NUM_REQUESTS)))
     page, totals = scrape(server), truth.totals
     assert generated(page) == truth.http
     assert page.by("request_success_total", "finished_reason") == truth.endings
