@@ -6,7 +6,7 @@ from prometheus_client.metrics_core import Metric
 
 from paceline.engine.contract import EngineCounters, EngineGauges
 from paceline.observe.engine_reading import EngineReading
-from paceline.observe.families import FamilyMaker
+from paceline.observe.families import FamilyMaker, LabelledCounts
 
 NOTHING = EngineGauges(0, 0, 0, 0, 0, 0, EngineCounters())
 
@@ -44,7 +44,7 @@ def gauge_families(make: FamilyMaker, reading: EngineReading) -> Iterator[Metric
 def counter_families(make: FamilyMaker, counters: EngineCounters) -> Iterator[Metric]:
     """What only grows, over all engine processes of this server."""
     num_computed = counters.num_prompt_tokens - counters.num_cached_tokens
-    sources = {("local_compute",): num_computed, ("local_cache_hit",): counters.num_cached_tokens}
+    sources: LabelledCounts = {("local_compute",): num_computed, ("local_cache_hit",): counters.num_cached_tokens}
     yield make.counter("engine_steps", "Steps the engine has run.", counters.num_steps)
     yield make.counter("num_preemptions", "Times a running sequence lost its blocks.", counters.num_preemptions)
     yield make.counter("prompt_tokens", "Prompt tokens of admitted sequences.", counters.num_prompt_tokens)

@@ -10,6 +10,9 @@ from paceline.core.histogram import HistogramState
 
 PREFIX = "paceline:"
 
+LabelledCounts = Mapping[tuple[str, ...], float]
+"""Counts by the values of some labels."""
+
 
 class FamilyMaker:
     """Makes families whose samples bear `labels` besides their own."""
@@ -43,9 +46,7 @@ class FamilyMaker:
         family.add_metric(self._values, value)
         return family
 
-    def counters(
-        self, name: str, text: str, labels: tuple[str, ...], values: Mapping[tuple[str, ...], float]
-    ) -> Metric:
+    def counters(self, name: str, text: str, labels: tuple[str, ...], values: LabelledCounts) -> Metric:
         """A growing value for each combination of `labels`."""
         family = CounterMetricFamily(PREFIX + name, text, labels=(*self._names, *labels))
         for key, value in values.items():

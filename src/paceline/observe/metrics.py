@@ -63,7 +63,7 @@ class Metrics:
             "block_size": str(limits.block_size),
             "num_gpu_blocks": str(limits.pool_tokens // limits.block_size),
         }
-        yield self._make.facts("cache_config_info", "The KV cache; gpu as in the name's origin.", sizes | self._cache)
+        yield self._make.facts("cache_config_info", "The KV cache's sizes and kind.", {**sizes, **self._cache})
 
 
 class Page(Collector):

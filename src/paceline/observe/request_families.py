@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from prometheus_client.metrics_core import Metric
 
 from paceline.core.histogram import Histogram
-from paceline.observe.families import FamilyMaker
+from paceline.observe.families import FamilyMaker, LabelledCounts
 from paceline.observe.requests import RequestMetrics
 
 
 def count_families(make: FamilyMaker, requests: RequestMetrics) -> Iterator[Metric]:
     """How requests ended, or did not begin."""
-    finished = {(reason,): count for reason, count in requests.finished.items()}
-    rejected = {(code,): count for code, count in requests.rejected.items()}
+    finished: LabelledCounts = {(reason,): count for reason, count in requests.finished.items()}
+    rejected: LabelledCounts = {(code,): count for code, count in requests.rejected.items()}
     yield make.counters(
         "request_success",
         "Choices that are over: stop, length, abort (client left), error (our fault).",
