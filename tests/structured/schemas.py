@@ -11,13 +11,14 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
 
 import jsonschema
 from random_schemas import Schema, random_schema
 
 from paceline.config import EngineConfig
+from paceline.core.policy import Forecast
 from paceline.core.request import (
     FinishReason,
     Grammar,
@@ -28,13 +29,33 @@ from paceline.core.request import (
     StopRule,
     token_array,
 )
-from paceline.llm import LLM
+from paceline.core.sequence import Sequence
+from paceline.engine.engine import Engine
+from paceline.engine.loading import load_engine
 from paceline.server.model_text import spellings_of
 from paceline.server.schema import parse_schema
+from paceline.text.model_text import load_model_text
+from paceline.text.tokenizer import Tokenizer
 
-CONFIG = EngineConfig(max_model_len=1024, max_num_seqs=16, kv_memory_bytes=48 * 2**20)
+CONFIG = EngineConfig(max_model_len=1024, max_num_seqs=16, kv_memory_bytes=40 * 2**20)
 MAX_TOKENS = 240
 PROMPT = "Here is a short example in JSON, without comments:\n"
+
+
+class NoReserve:
+    """Leaves no room for growth."""
+
+    def observe(self, num_output: int) -> None:
+        """Learns nothing."""
+
+    def forecast(self) -> Forecast:
+        return self
+
+    def add(self, sequence: Sequence, num_held: int) -> None:
+        """Expects nothing."""
+
+    def peak_blocks(self) -> float:
+        return 0.0
 
 
 @dataclass
@@ -66,7 +87,7 @@ class Ask:
     reason: FinishReason | None = None
 
 
-def asks_for(schemas: Sequence[Schema], num_seeds: int) -> list[Ask]:
+def asks_for(schemas: SequenceOf[Schema], num_seeds: int) -> list[Ask]:
     texts = [parse_schema(json.dumps(schema).encode(), "schema") for schema in schemas]
     return [
         Ask(schema, Grammar(GrammarKind.JSON_SCHEMA, text))
@@ -75,10 +96,23 @@ def asks_for(schemas: Sequence[Schema], num_seeds: int) -> list[Ask]:
     ]
 
 
-def run_asks(llm: LLM, asks: Sequence[Ask], first_seed: int = 0) -> Tally:
+@dataclass(frozen=True)
+class Rig:
+    """The model in an engine that admits whatever fits, so that growth must preempt."""
+
+    engine: Engine
+    tokenizer: Tokenizer
+
+
+def make_rig() -> Rig:
+    rig = Rig(load_engine(CONFIG, NoReserve()), load_model_text(CONFIG.model).tokenizer)
+    rig.engine.learn_spellings(spellings_of(rig.tokenizer))
+    return rig
+
+
+def run_asks(rig: Rig, asks: SequenceOf[Ask], first_seed: int = 0) -> Tally:
     """Generate all of them; AssertionError for the first that is not as promised."""
-    engine, tokenizer, tally = llm.engine, llm.text.tokenizer, Tally()
-    engine.learn_spellings(spellings_of(tokenizer))
+    engine, tokenizer, tally = rig.engine, rig.tokenizer, Tally()
     num_preemptions = engine.scheduler.num_preemptions
     prompt = token_array(tokenizer.encode(PROMPT, add_special_tokens=True))
     base = time.monotonic_ns()
@@ -104,13 +138,13 @@ def run_asks(llm: LLM, asks: Sequence[Ask], first_seed: int = 0) -> Tally:
             ask.num_forced += sum(token.logprob is None for token in output.tokens)
             ask.reason = output.finish_reason or ask.reason
     for ask in asks:
-        check(llm, ask, tally)
+        check(tokenizer, ask, tally)
     tally.preempted = engine.scheduler.num_preemptions - num_preemptions
     return tally
 
 
-def check(llm: LLM, ask: Ask, tally: Tally) -> None:
-    text = llm.text.tokenizer.decode(ask.tokens)
+def check(tokenizer: Tokenizer, ask: Ask, tally: Tally) -> None:
+    text = tokenizer.decode(ask.tokens)
     tally.tokens += len(ask.tokens)
     tally.forced += ask.num_forced
     if ask.reason is FinishReason.LENGTH:
@@ -132,7 +166,7 @@ def main() -> None:
     options = parser.parse_args()
     schemas = [random_schema(random.Random(f"{options.seed}/{index}")) for index in range(options.schemas)]
     start_s = time.perf_counter()
-    tally = run_asks(LLM(CONFIG), asks_for(schemas, options.seeds))
+    tally = run_asks(make_rig(), asks_for(schemas, options.seeds))
     print(f"{options.schemas} schemas x {options.seeds} seeds: {tally}, {time.perf_counter() - start_s:.0f} s")
     assert tally.finished > 0.6 * options.schemas * options.seeds, "too few outputs came to their end"
 

@@ -7,11 +7,10 @@ from functools import cache
 import numpy as np
 import pytest
 from random_schemas import random_schema
-from schemas import CONFIG, Ask, asks_for, run_asks
+from schemas import Ask, Rig, asks_for, make_rig, run_asks
 
 import paceline.exec.constraint as constraint_module
 from paceline.core.request import Grammar, GrammarKind
-from paceline.llm import LLM
 
 NUM_SCHEMAS, NUM_SEEDS = 40, 2
 PERSON = {
@@ -23,13 +22,13 @@ PERSON = {
 
 
 @cache
-def llm() -> LLM:
-    return LLM(CONFIG)
+def rig() -> Rig:
+    return make_rig()
 
 
 def test_every_finished_output_satisfies_its_schema() -> None:
     schemas = [random_schema(random.Random(f"ci/{index}")) for index in range(NUM_SCHEMAS)]
-    tally = run_asks(llm(), asks_for(schemas, NUM_SEEDS))
+    tally = run_asks(rig(), asks_for(schemas, NUM_SEEDS))
     assert tally.finished > 0.6 * NUM_SCHEMAS * NUM_SEEDS, tally
     assert tally.forced > 0.05 * tally.tokens, tally
     assert tally.preempted > 0, tally
@@ -39,14 +38,14 @@ def test_a_sampler_that_ignores_the_mask_is_noticed(monkeypatch: pytest.MonkeyPa
     def everything(matcher: object, mask: np.ndarray) -> None:
         mask[:] = 0xFFFF_FFFF
 
-    run_asks(llm(), asks_for([PERSON], 2))
+    run_asks(rig(), asks_for([PERSON], 2))
     monkeypatch.setattr(constraint_module, "fill_mask", everything)
     with pytest.raises(AssertionError):
-        run_asks(llm(), asks_for([PERSON], 2))
+        run_asks(rig(), asks_for([PERSON], 2))
 
 
 def test_a_grammar_that_is_not_the_schema_is_noticed() -> None:
     schema = {"type": "object", "properties": {"name": {"type": "boolean"}}, "additionalProperties": False}
     other = Grammar(GrammarKind.JSON_SCHEMA, json.dumps(schema))
     with pytest.raises(AssertionError, match="does not satisfy"):
-        run_asks(llm(), [Ask(PERSON, other)])
+        run_asks(rig(), [Ask(PERSON, other)])

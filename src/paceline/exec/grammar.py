@@ -59,7 +59,7 @@ class GrammarCompiler:
         return self._spellings.eos_ids
 
     def learn_spellings(self, spellings: Spellings) -> None:
-        """Take in the vocabulary, cut or filled up to that of the logits. Costs nothing yet; a second one is ignored."""
+        """Take in the vocabulary, cut or filled up to the logits. Costs nothing yet; a second one is ignored."""
         if self._spellings is None:
             size = self._vocab_size
             eos_ids = tuple(token_id for token_id in spellings.eos_ids if token_id < size)

@@ -17,6 +17,7 @@ from paceline.server.checks import shown
 from paceline.server.limits import MAX_FORCED_CHARS, MAX_SCHEMA_DEPTH, MAX_SCHEMA_VALUES
 
 LARGEST_BOUND = 10**18
+NUDGE = 1e-9
 LOWER_BOUNDS = frozenset({"minimum", "exclusiveMinimum"})
 UPPER_BOUNDS = frozenset({"maximum", "exclusiveMaximum"})
 # What a URI may hold (RFC 3986), its escapes included; the rest is escaped.
@@ -42,6 +43,7 @@ def parse_schema(raw: bytes, param: str) -> str:
         check_string(value, ".".join((param, *place)), param)
         if is_schema and isinstance(value, dict):
             narrow_bounds(value, ".".join((param, *place)), param)
+            nudge_exclusive_bounds(value)
             encode_reference(value)
     return msgspec.json.encode(schema).decode()
 
@@ -71,7 +73,7 @@ def narrow_bounds(schema: dict[str, Any], place: str, param: str) -> None:
     """Bounds of one schema, in place: what lies further out than we can count is moved in."""
     for keyword in (LOWER_BOUNDS | UPPER_BOUNDS) & schema.keys():
         bound = schema[keyword]
-        if isinstance(bound, bool) or not isinstance(bound, int | float):
+        if not is_number(bound):
             continue
         outward = -bound if keyword in LOWER_BOUNDS else bound
         if outward > LARGEST_BOUND:
@@ -80,6 +82,25 @@ def narrow_bounds(schema: dict[str, Any], place: str, param: str) -> None:
             raise RequestError(
                 f"{place}.{keyword}: no number beyond {LARGEST_BOUND:.0e} can be generated, got {shown(bound)}", param
             )
+
+
+def nudge_exclusive_bounds(schema: dict[str, Any]) -> None:
+    """Move whole exclusive bounds a little inward where both bounds lie within one, in place: the compiler (llguidance
+    1.9) lets the bound itself in there, as 0 for exclusiveMinimum 0 and maximum 0.5.
+    """
+    lowest = max((bound for keyword in LOWER_BOUNDS if is_number(bound := schema.get(keyword))), default=None)
+    highest = min((bound for keyword in UPPER_BOUNDS if is_number(bound := schema.get(keyword))), default=None)
+    if lowest is None or highest is None or not 10 * NUDGE < highest - lowest <= 1:
+        return
+    for keyword, inward in (("exclusiveMinimum", NUDGE), ("exclusiveMaximum", -NUDGE)):
+        bound = schema.get(keyword)
+        if is_number(bound) and bound == int(bound):
+            schema[keyword] = bound + inward
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a number of JSON."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def encode_reference(schema: dict[str, Any]) -> None:
