@@ -26,7 +26,8 @@ SAMPLING = {
 ENDING = {"stop", "stop_token_ids", "ignore_eos", "min_tokens", "max_tokens", "include_stop_str_in_output"}
 REPORTING = {"stream", "stream_options", "logprobs", "prompt_logprobs", "skip_special_tokens"}
 COMMON = SAMPLING | ENDING | REPORTING | {"model", "n", "priority", "cache_salt"}
-CHAT = frozenset(COMMON | {"messages", "max_completion_tokens", "top_logprobs", "add_generation_prompt"})
+TOOLS = {"tools", "tool_choice", "parallel_tool_calls", "include_reasoning"}
+CHAT = frozenset(COMMON | TOOLS | {"messages", "max_completion_tokens", "top_logprobs", "add_generation_prompt"})
 COMPLETION = frozenset(COMMON | {"prompt", "echo"})
 
 METADATA = {"store", "metadata", "service_tier", "user", "safety_identifier", "prompt_cache_key", "request_id"}

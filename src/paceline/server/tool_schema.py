@@ -1,0 +1,52 @@
+"""The JSON schemas that force a call: of one function's arguments, or of a list of calls of any function."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from paceline.core.request import Grammar, GrammarKind
+
+Schema = Mapping[str, Any]
+
+NO_PARAMETERS: Schema = {"type": "object", "properties": {}, "additionalProperties": False}
+# Their values are data: a "$ref" in them refers to nothing.
+DATA_KEYS = frozenset(("const", "enum", "default", "example", "examples"))
+
+
+def arguments_grammar(parameters: Schema | None) -> Grammar:
+    """The text is one function's arguments."""
+    return Grammar(GrammarKind.JSON_SCHEMA, json.dumps(NO_PARAMETERS if parameters is None else parameters))
+
+
+def calls_grammar(functions: Sequence[tuple[str, Schema | None]], is_parallel: bool) -> Grammar:
+    """The text is a list of calls of these functions; of exactly one call unless `is_parallel`."""
+    definitions = {}
+    calls = []
+    for index, (name, parameters) in enumerate(functions):
+        place = f"#/$defs/{index}"
+        definitions[str(index)] = NO_PARAMETERS if parameters is None else moved(parameters, place)
+        calls.append(
+            {
+                "type": "object",
+                "properties": {"name": {"const": name}, "arguments": {"$ref": place}},
+                "required": ["name", "arguments"],
+                "additionalProperties": False,
+            }
+        )
+    schema = {"type": "array", "items": {"anyOf": calls}, "minItems": 1, "$defs": definitions}
+    if not is_parallel:
+        schema["maxItems"] = 1
+    return Grammar(GrammarKind.JSON_SCHEMA, json.dumps(schema))
+
+
+def moved(schema: Any, place: str) -> Any:
+    """The schema as a part of another, at the pointer `place`: references to its own root follow it there."""
+    if isinstance(schema, list):
+        return [moved(item, place) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    result = {key: value if key in DATA_KEYS else moved(value, place) for key, value in schema.items()}
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#"):
+        result["$ref"] = place + reference.removeprefix("#")
+    return result
