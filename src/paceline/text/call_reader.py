@@ -54,12 +54,18 @@ class CallReader:
         """What was taken; complete only until the call has started."""
         return "".join(self._raw)
 
-    def push(self, char: str) -> Progress:
-        """Take the next character: MORE, DONE, or BROKEN when it can't belong to a call."""
-        progress = self._between(char) if self._scanner is None else self._inside(self._scanner, char)
-        if progress is not Progress.BROKEN and not self.is_started:
-            self._raw.append(char)
-        return progress
+    def read(self, text: str) -> tuple[int, Progress]:
+        """Take characters until the call ends: (how many, MORE, DONE, or BROKEN when the rest can't be of a call)."""
+        num_taken, progress = 0, Progress.MORE
+        while num_taken < len(text) and progress is Progress.MORE:
+            if self._scanner is None:
+                num_read, progress = self._between(text[num_taken])
+            else:
+                num_read, progress = self._inside(self._scanner, text, num_taken)
+            if not self._is_announced:
+                self._raw.append(text[num_taken : num_taken + num_read])
+            num_taken += num_read
+        return num_taken, progress
 
     def show(self, log: EventLog) -> None:
         """Tell the log what has become certain since the last time."""
@@ -71,47 +77,44 @@ class CallReader:
         log.arguments("".join(self._arguments))
         self._arguments.clear()
 
-    def _between(self, char: str) -> Progress:
-        """A character outside keys and values."""
+    def _between(self, char: str) -> tuple[int, Progress]:
+        """A character outside keys and values; the first one of those is left to their scanner."""
         place = self._place
         if char in WHITESPACE:
-            return Progress.MORE
+            return 1, Progress.MORE
         if place is _Place.VALUE or (char == '"' and place in (_Place.FIRST_KEY, _Place.KEY)):
-            return self._begin(char)
+            return 0, self._begin(char)
         if char == "{" and place is _Place.OPEN:
             self._place = _Place.FIRST_KEY
         elif char == ":" and place is _Place.COLON:
             self._place = _Place.VALUE
         elif char == "," and place is _Place.COMMA:
             self._place = _Place.KEY
-        elif char == "}" and place in (_Place.FIRST_KEY, _Place.COMMA):
-            return self._end()
+        elif char == "}" and place in (_Place.FIRST_KEY, _Place.COMMA) and self.name is not None:
+            self._end()
+            return 1, Progress.DONE
         else:
-            return Progress.BROKEN
-        return Progress.MORE
+            return 0, Progress.BROKEN
+        return 1, Progress.MORE
 
     def _begin(self, char: str) -> Progress:
-        """The first character of a key or value."""
+        """A key or value comes, with this first character."""
         if self._place is _Place.VALUE and self._key in ARGUMENT_KEYS and not self._has_arguments:
             if char not in '{"n':
                 return Progress.BROKEN
             self._streams_value = self._has_arguments = char == "{"
         self._value.clear()
         self._scanner = JsonScanner()
-        return self._inside(self._scanner, char)
+        return Progress.MORE
 
-    def _inside(self, scanner: JsonScanner, char: str) -> Progress:
-        """A character of a key or value, or the one after a value that only its successor ends."""
-        progress = scanner.push(char)
-        if progress in (Progress.MORE, Progress.DONE):
-            (self._arguments if self._streams_value else self._value).append(char)
+    def _inside(self, scanner: JsonScanner, text: str, start: int) -> tuple[int, Progress]:
+        """As much of a key or value as there is."""
+        num_read, progress = scanner.scan(text, start)
+        (self._arguments if self._streams_value else self._value).append(text[start : start + num_read])
         if progress in (Progress.DONE, Progress.PAST):
             self._scanner = None
-            if not self._take_item():
-                return Progress.BROKEN
-        if progress is Progress.PAST:
-            return self._between(char)
-        return Progress.BROKEN if progress is Progress.BROKEN else Progress.MORE
+            progress = Progress.MORE if self._take_item() else Progress.BROKEN
+        return num_read, progress
 
     def _take_item(self) -> bool:
         """A key or value is complete; False when it is none of a call."""
@@ -147,31 +150,20 @@ class CallReader:
         self._has_arguments = True
         return True
 
-    def _end(self) -> Progress:
-        if self.name is None:
-            return Progress.BROKEN
+    def _end(self) -> None:
         if not self._has_arguments:
             self._arguments.append(NO_ARGUMENTS)
             self._has_arguments = True
-        return Progress.DONE
 
 
 def is_object(text: str) -> bool:
     """Whether a text is one JSON object."""
-    scanner = JsonScanner()
-    progress = Progress.MORE
-    for char in text.strip(WHITESPACE):
-        if progress is not Progress.MORE:
-            return False
-        progress = scanner.push(char)
-    return progress is Progress.DONE and text.lstrip(WHITESPACE).startswith("{")
+    text = text.strip(WHITESPACE)
+    return text.startswith("{") and JsonScanner().scan(text, 0) == (len(text), Progress.DONE)
 
 
 def read_call(reader: CallReader, text: str, log: EventLog) -> tuple[int, Progress]:
-    """Push characters until the call ends: (how many were taken, MORE, DONE or BROKEN)."""
-    num_taken, progress = 0, Progress.MORE
-    while num_taken < len(text) and progress is Progress.MORE:
-        progress = reader.push(text[num_taken])
-        num_taken += progress is not Progress.BROKEN
+    """Take characters until the call ends, and tell the log: (how many, MORE, DONE or BROKEN)."""
+    num_taken, progress = reader.read(text)
     reader.show(log)
     return num_taken, progress

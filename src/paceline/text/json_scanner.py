@@ -16,6 +16,8 @@ WORD_BEGINNING = re.compile(
 )
 WORD = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
 ESCAPE_BEGINNING = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{0,4})')
+# Characters that go on a string and change nothing else.
+PLAIN = re.compile(r'[^"\\\x00-\x1f\ud800-\udfff]+')
 CLOSERS = {"{": "}", "[": "]"}
 MAX_WORD_CHARS = 400
 # Deeper values can't be rendered in the next turn's prompt, and break most parsers.
@@ -65,6 +67,21 @@ class JsonScanner:
         if char in WHITESPACE:
             return Progress.MORE
         return self._structure(char)
+
+    def scan(self, text: str, start: int) -> tuple[int, Progress]:
+        """Push characters from `start` on until the value ends: (how many were taken, what the last one did)."""
+        position = start
+        while position < len(text):
+            if self._is_in_string and not self._escape:
+                plain = PLAIN.match(text, position)
+                position = plain.end() if plain else position
+                if position == len(text):
+                    break
+            progress = self.push(text[position])
+            if progress is not Progress.MORE:
+                return position - start + (progress is Progress.DONE), progress
+            position += 1
+        return position - start, Progress.MORE
 
     def _string(self, char: str) -> Progress:
         if self._escape:

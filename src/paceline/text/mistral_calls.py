@@ -84,10 +84,7 @@ class MistralCalls:
         return self._place is not _Place.HEAD
 
     def _read_arguments(self) -> bool:
-        num_taken, progress = 0, Progress.MORE
-        while num_taken < len(self._text) and progress is Progress.MORE:
-            progress = self._scanner.push(self._text[num_taken])
-            num_taken += progress is not Progress.BROKEN
+        num_taken, progress = self._scanner.scan(self._text, 0)
         self._log.arguments(self._text[:num_taken])
         return self._took(num_taken, progress)
 
