@@ -11,11 +11,13 @@ Schema = Mapping[str, Any]
 NO_PARAMETERS: Schema = {"type": "object", "properties": {}, "additionalProperties": False}
 # Their values are data: a "$ref" in them refers to nothing.
 DATA_KEYS = frozenset(("const", "enum", "default", "example", "examples"))
+REMARKS = frozenset(("title", "description", "$comment"))
 
 
 def arguments_grammar(parameters: Schema | None) -> Grammar:
     """The text is one function's arguments."""
-    return Grammar(GrammarKind.JSON_SCHEMA, json.dumps(NO_PARAMETERS if parameters is None else parameters))
+    schema = NO_PARAMETERS if parameters is None else moved(parameters, "#")
+    return Grammar(GrammarKind.JSON_SCHEMA, json.dumps(schema))
 
 
 def calls_grammar(functions: Sequence[tuple[str, Schema | None]], is_parallel: bool) -> Grammar:
@@ -40,12 +42,19 @@ def calls_grammar(functions: Sequence[tuple[str, Schema | None]], is_parallel: b
 
 
 def moved(schema: Any, place: str) -> Any:
-    """The schema as a part of another, at the pointer `place`: references to its own root follow it there."""
+    """The schema as a part of another, at the pointer `place`: references to its own root follow it there.
+
+    What is written for readers is left out; it would count against the limits of grammars.
+    """
     if isinstance(schema, list):
         return [moved(item, place) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    result = {key: value if key in DATA_KEYS else moved(value, place) for key, value in schema.items()}
+    result = {
+        key: value if key in DATA_KEYS else moved(value, place)
+        for key, value in schema.items()
+        if not (key in REMARKS and isinstance(value, str))
+    }
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#"):
         result["$ref"] = place + reference.removeprefix("#")
