@@ -203,6 +203,11 @@ SampleRows sample_rows(nb::handle batch, nb::handle result, size_t n) {
   rows.bias_ids = bias_ids.data();
   rows.bias_values = values<const float>(batch, "bias_values", bias_ids.shape(0));
   rows.num_bias = static_cast<int64_t>(bias_ids.shape(0));
+  rows.mask_rows = values<const int32_t>(batch, "mask_rows", n);
+  const auto masks = array<const uint32_t, 2>(batch, "masks");
+  rows.masks = masks.data();
+  rows.num_masks = static_cast<int64_t>(masks.shape(0));
+  rows.mask_stride = static_cast<int64_t>(masks.shape(1));
   const auto histories = array<const int32_t, 2>(batch, "histories");
   rows.histories = histories.data();
   rows.history_rows = static_cast<int64_t>(histories.shape(0));

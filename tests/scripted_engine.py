@@ -20,9 +20,10 @@ import msgspec
 from paceline.core.output import SequenceOutput
 from paceline.core.plan import TokenLogprobs
 from paceline.core.request import FinishReason, Request, RequestId
+from paceline.core.spellings import Spellings
 from paceline.engine.contract import EngineGauges, EngineLimits
 from paceline.engine.messages import Submit
-from paceline.errors import CheckpointError, ContextLengthError, OverloadedError
+from paceline.errors import CheckpointError, ContextLengthError, OverloadedError, PacelineError
 
 BLOCK_SIZE = 16
 
@@ -71,6 +72,15 @@ class ScriptedEngine:
     @property
     def limits(self) -> EngineLimits:
         return EngineLimits(self.context, 4 * self.context, BLOCK_SIZE, 64, self.vocab_size, "scripted", 1, 1000.0)
+
+    def learn_spellings(self, spellings: Spellings) -> None:
+        """Grammars are followed by the real engine only."""
+
+    def take_refusals(self) -> list[tuple[RequestId, PacelineError]]:
+        return []
+
+    def idle_timeout_ms(self) -> int | None:
+        return None
 
     def submit(self, request: Request) -> None:
         total = len(request.prompt) + request.stop.max_tokens

@@ -17,6 +17,7 @@ from core_oracles import (
     check_scheduler,
     live_sequences,
     next_token,
+    num_forced,
     plain_run,
 )
 
@@ -35,7 +36,9 @@ ChoiceKey = tuple[RequestId, int]
 
 @dataclass(frozen=True)
 class WorldConfig:
-    """Sizes of a world. `reserves` False admits whatever fits now, which makes preemption common."""
+    """Sizes of a world. `reserves` False admits whatever fits now, which makes preemption common; `forces` False brings
+    one token a step.
+    """
 
     block_size: int
     num_blocks: int
@@ -43,6 +46,7 @@ class WorldConfig:
     max_step_tokens: int
     max_context: int = 1 << 16
     reserves: bool = True
+    forces: bool = True
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ class World:
     def __init__(self, config: WorldConfig) -> None:
         self.config = config
         self.scheduler = make_scheduler(config)
-        self.executor = ScriptedExecutor(config.block_size, next_token)
+        self.executor = ScriptedExecutor(config.block_size, next_token, num_forced if config.forces else None)
         self.events: Counter[str] = Counter()
         self.journal: list[tuple[str, Any]] = []
         self.plan: StepPlan | None = None
@@ -204,6 +208,9 @@ class World:
         result = self.executor.execute(plan)
         self.journal.append(("update", result))
         outputs = self.scheduler.update(plan, result)
+        self.events["several tokens at once"] += any(len(output.tokens) > 1 for output in outputs)
+        num_kept = sum(len(output.tokens) for output in outputs)
+        self.events["tokens past an end"] += sum(len(row.sampled) for row in result.rows) > num_kept
         for sequence, tokens, step in contents:
             namespace, end = sequence.request.namespace, step.start + step.num_tokens
             self._prefixes.note_computed(namespace, tokens, step.start, end)

@@ -15,11 +15,11 @@ import paceline.core.scheduler as scheduler_module
 from paceline.core.blocks import BlockPool
 from paceline.core.kv import KvManager, Lease, Match, Opening
 from paceline.core.output import SequenceOutput
-from paceline.core.plan import StepPlan
+from paceline.core.plan import RowResult, StepPlan, TokenLogprobs
 from paceline.core.prefixes import PendingPrefixes
 from paceline.core.queue import WaitingQueue
 from paceline.core.radix import Node, RadixTree
-from paceline.core.request import BlockId, RequestId
+from paceline.core.request import BlockId, FinishReason, RequestId
 from paceline.core.scheduler import Draft, Scheduler
 from paceline.core.sequence import Sequence
 
@@ -198,7 +198,26 @@ def a_cached_node_is_forgotten_when_touched(patch: Patch) -> None:
     patch.setattr(KvManager, "_offer_if_idle", lambda self, node: None)
 
 
+def tokens_past_the_end_are_kept(patch: Patch) -> None:
+    def take_tokens(sequence: Sequence, result: RowResult) -> tuple[tuple[TokenLogprobs, ...], FinishReason | None]:
+        sequence.tokens.extend(token.token_id for token in result.sampled)
+        return result.sampled, sequence.stop_reason() if result.sampled or sequence.debt == 0 else None
+
+    patch.setattr(scheduler_module, "_take_tokens", take_tokens)
+
+
+def only_the_first_token_of_a_step_is_known(patch: Patch) -> None:
+    original = scheduler_module._take_tokens
+
+    def take_tokens(sequence: Sequence, result: RowResult) -> tuple[tuple[TokenLogprobs, ...], FinishReason | None]:
+        return original(sequence, replace(result, sampled=result.sampled[:1]))
+
+    patch.setattr(scheduler_module, "_take_tokens", take_tokens)
+
+
 FAULTS: list[Fault] = [
+    tokens_past_the_end_are_kept,
+    only_the_first_token_of_a_step_is_known,
     copy_is_one_slot_short,
     copies_are_left_out_of_the_plan,
     a_held_block_is_evicted,

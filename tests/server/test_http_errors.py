@@ -14,7 +14,7 @@ COMPLETION = {"model": "scripted", "prompt": "a", "max_tokens": 1}
 
 REFUSED_CHAT = [
     ({"frobnicate": 1}, "frobnicate", "invalid_value"),
-    ({"response_format": {"type": "json_object"}}, "response_format", "unsupported_parameter"),
+    ({"response_format": {"type": "structural_tag"}}, "response_format", "unsupported_parameter"),
     ({"audio": {"voice": "x"}}, "audio", "unsupported_parameter"),
     ({"modalities": ["text", "audio"]}, "modalities", "unsupported_parameter"),
     ({"functions": [{"name": "f"}]}, "functions", "unsupported_parameter"),

@@ -100,7 +100,7 @@ class Scheduler:
 
     def submit(self, request: Request) -> None:
         """Queue a request's sequences. Raises ContextLengthError if even the empty pool could not hold one."""
-        self._check_feasible(request)
+        self.check_feasible(request)
         assert request.request_id not in self._requests, "a request id is used twice"
         sequences = self._requests[request.request_id] = []
         for choice_index in range(request.num_sequences):
@@ -114,6 +114,18 @@ class Scheduler:
             )
             sequences.append(sequence)
             self._waiting.push(sequence)
+
+    def check_feasible(self, request: Request) -> None:
+        """Raises ContextLengthError if even the empty pool could not hold one of the request's sequences."""
+        num_prompt, max_tokens = len(request.prompt), request.stop.max_tokens
+        if num_prompt + max_tokens > self.effective_context:
+            raise ContextLengthError(
+                f"the prompt has {num_prompt} tokens and max_tokens is {max_tokens}, "
+                f"{num_prompt + max_tokens} together; the effective context is {self.effective_context} tokens "
+                f"(model {self.limits.max_context}, KV pool {self.kv.pool_tokens}): "
+                "shorten the prompt or lower max_tokens",
+                "max_tokens" if num_prompt < self.effective_context else "prompt",
+            )
 
     def cancel(self, request_id: RequestId) -> list[SequenceOutput]:
         """End what is left of a request, wherever it is; unknown or finished ones are no error. Returns the endings."""
@@ -161,17 +173,6 @@ class Scheduler:
                 if output is not None:
                     outputs.append(output)
         return outputs
-
-    def _check_feasible(self, request: Request) -> None:
-        num_prompt, max_tokens = len(request.prompt), request.stop.max_tokens
-        if num_prompt + max_tokens > self.effective_context:
-            raise ContextLengthError(
-                f"the prompt has {num_prompt} tokens and max_tokens is {max_tokens}, "
-                f"{num_prompt + max_tokens} together; the effective context is {self.effective_context} tokens "
-                f"(model {self.limits.max_context}, KV pool {self.kv.pool_tokens}): "
-                "shorten the prompt or lower max_tokens",
-                "max_tokens" if num_prompt < self.effective_context else "prompt",
-            )
 
     def _pay(self, sequences: list[Sequence], draft: Draft) -> None:
         """Give each sequence in turn as much of its debt as the budget holds, preempting when blocks run out."""
@@ -294,11 +295,7 @@ class Scheduler:
             still_leads = sequence.debt > 0 and sequence.lease.is_attached
             self._wake(self._pending.release(sequence, sequence.num_computed if still_leads else None))
         sequence.num_scored += len(result.prompt_scores)
-        tokens: tuple[TokenLogprobs, ...] = ()
-        if result.sampled is not None:
-            tokens = (result.sampled,)
-            sequence.tokens.append(result.sampled.token_id)
-        reason = sequence.stop_reason() if sequence.debt == len(tokens) else None
+        tokens, reason = _take_tokens(sequence, result)
         if reason is not None:
             self._reserve.observe(sequence.num_output)
             self._retire(sequence, reason)
@@ -346,6 +343,17 @@ class Scheduler:
                 del self._following[follower.sequence_id]
                 follower.state = State.WAITING
                 self._waiting.push(follower)
+
+
+def _take_tokens(sequence: Sequence, result: RowResult) -> tuple[tuple[TokenLogprobs, ...], FinishReason | None]:
+    """Append the step's new tokens up to the one that ends the sequence; those kept, and how it ended if it did."""
+    reason = sequence.stop_reason() if sequence.debt == 0 else None  # without output only when none is allowed
+    for count, token in enumerate(result.sampled, 1):
+        sequence.tokens.append(token.token_id)
+        reason = sequence.stop_reason()
+        if reason is not None and count < len(result.sampled):
+            return result.sampled[:count], reason
+    return result.sampled, result.end or reason
 
 
 def _ending(sequence: Sequence) -> SequenceOutput:

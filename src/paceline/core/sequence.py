@@ -1,7 +1,8 @@
 """The running state of one sequence. Only the scheduler writes it.
 
 Token debt, not phases: a sequence knows `tokens` (prompt, then outputs) and has computed the KV of the first
-`num_computed`. A step pays part of the debt; the step that pays the last of it samples one more token.
+`num_computed`. A step pays part of the debt; the step that pays the last of it samples one more token, or several
+where the next ones are certain.
 
     WAITING ──admit──▶ RUNNING ──retire──▶ FINISHED
        ▲ ▲               │
@@ -84,7 +85,7 @@ class Sequence:
         return (self.request.priority, self.request.arrival_s, self.sequence_id)
 
     def stop_reason(self) -> FinishReason | None:
-        """Why it ends after the token it just sampled, if it does."""
+        """Why it ends after its last token, if it does."""
         rule, num_output = self.request.stop, self.num_output
         if num_output > 0 and num_output >= rule.min_tokens and self.tokens[-1] in rule.stop_token_ids:
             return FinishReason.STOP

@@ -10,6 +10,8 @@ from typing import Protocol
 
 from paceline.core.output import SequenceOutput
 from paceline.core.request import Request, RequestId
+from paceline.core.spellings import Spellings
+from paceline.errors import PacelineError
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,16 @@ class SteppedEngine(Protocol):
         """The facts of this engine; they never change."""
         ...
 
+    def learn_spellings(self, spellings: Spellings) -> None:
+        """How the model's tokens are spelled, which grammars need to know."""
+        ...
+
     def submit(self, request: Request) -> None:
         """Queue a request. Raises RequestError when it can never be served, OverloadedError when the queue is full."""
+        ...
+
+    def take_refusals(self) -> list[tuple[RequestId, PacelineError]]:
+        """Requests found impossible to serve after they were queued, each once; they give no outputs."""
         ...
 
     def cancel(self, request_id: RequestId) -> None:
@@ -64,6 +74,10 @@ class SteppedEngine(Protocol):
 
     def has_work(self) -> bool:
         """Whether `step` would compute or report something."""
+        ...
+
+    def idle_timeout_ms(self) -> int | None:
+        """How long there may be no work without a new command, at most; None for ever."""
         ...
 
     def step(self) -> list[SequenceOutput]:

@@ -15,8 +15,10 @@ from paceline.core.policy import LearnedReserve, Reserve
 from paceline.core.scheduler import Scheduler, SchedulerLimits
 from paceline.engine.contract import EngineLimits
 from paceline.engine.engine import Engine
+from paceline.engine.grammars import GrammarQueue
 from paceline.engine.machine import usable_cores, usable_memory_bytes
 from paceline.errors import ConfigError
+from paceline.exec.grammar import GrammarCompiler
 from paceline.exec.model import ModelExecutor
 from paceline.exec.rows import RowTable
 from paceline.models.resolve import open_checkpoint, resolve
@@ -62,7 +64,9 @@ def load_engine(config: EngineConfig, reserve: Reserve | None = None) -> Engine:
         num_threads=config.num_threads or usable_cores(),
         expected_tokens_per_s=warm_up(session, table),
     )
-    return Engine(scheduler, ModelExecutor(session, table), limits, config)
+    compiler = GrammarCompiler(spec.vocab_size)
+    executor = ModelExecutor(session, table, compiler)
+    return Engine(scheduler, executor, GrammarQueue(compiler), limits, config)
 
 
 def make_backend(num_threads: int, isa: str | None) -> Backend:

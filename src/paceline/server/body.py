@@ -2,6 +2,7 @@
 
 import msgspec
 
+from paceline.server.structured_fields import ResponseFormat, StructuredOutputs
 from paceline.server.tool_body import Tool, ToolChoice
 
 ABSENT = msgspec.Raw(b"null")
@@ -73,3 +74,9 @@ class Body(msgspec.Struct, frozen=True):
     stream_options: StreamOptions | None = None
     priority: int | None = None
     cache_salt: str | None = None
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: msgspec.Raw = ABSENT
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None

@@ -16,6 +16,7 @@ from paceline.server.chat_answer import ChatAnswer
 from paceline.server.completion_answer import CompletionAnswer
 from paceline.server.context import ServingContext
 from paceline.server.errors import error_response
+from paceline.server.introduce import introduce_tokens
 from paceline.server.prompts import encode_chat, encode_completion
 from paceline.server.protocol import parse_chat, parse_completion
 from paceline.server.reading import chat_reading
@@ -78,6 +79,8 @@ class GenerationResponse(Response):
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         session, options = self._session, self._session.options
         try:
+            if options.sampling.grammar is not None:
+                await introduce_tokens(self._context)
             session.submit(self._prompts)
             await session.wait_for_first()
             if not options.is_streamed:

@@ -7,6 +7,7 @@ from paceline.errors import RequestError
 from paceline.server import limits
 from paceline.server.body import Body
 from paceline.server.checks import check_length, check_range, check_token_ids, shown
+from paceline.server.structured import parse_grammar
 from paceline.text.stops import StopStrings
 
 
@@ -87,6 +88,7 @@ def parse_sampling(body: Body, vocab_size: int, num_logprobs: int | None) -> Sam
         num_logprobs=num_logprobs,
         num_prompt_logprobs=body.prompt_logprobs,
         min_tokens=body.min_tokens or 0,
+        grammar=parse_grammar(body),
     )
 
 

@@ -118,7 +118,9 @@ class Session:
             raise RequestError("prompt must hold at least one token", "prompt")
         options = self.options
         ending = options.ending
-        stop_ids = ending.stop_token_ids | (frozenset() if ending.ignore_eos else self._tokenizer.eos_ids)
+        # A grammar says itself where its output may end; nothing can follow a complete one.
+        runs_on = ending.ignore_eos and options.sampling.grammar is None
+        stop_ids = ending.stop_token_ids | (frozenset() if runs_on else self._tokenizer.eos_ids)
         sampling = replace(
             options.sampling,
             seed=self._draw_seed() if options.seed is None else options.seed,

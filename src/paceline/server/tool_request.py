@@ -60,10 +60,8 @@ def with_forced_call(options: Options, use: ToolUse | None) -> Options:
     if use.forced is not None:
         return replace(options, sampling=replace(sampling, grammar=use.forced.grammar))
     if sampling.grammar is not None:
-        raise RequestError(
-            "a response_format (or structured_outputs) leaves no room for calls; send tool_choice none or required",
-            "response_format",
-        )
+        param = sampling.grammar.param
+        raise RequestError(f"{param} leaves no room for tool calls; send tool_choice none, or required", param)
     return options
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paceline.core.request import Grammar, GrammarKind
+from paceline.server.schema import parse_schema
 
 Schema = Mapping[str, Any]
 
@@ -17,7 +18,7 @@ REMARKS = frozenset(("title", "description", "$comment"))
 def arguments_grammar(parameters: Schema | None) -> Grammar:
     """The text is one function's arguments."""
     schema = NO_PARAMETERS if parameters is None else moved(parameters, "#")
-    return Grammar(GrammarKind.JSON_SCHEMA, json.dumps(schema))
+    return schema_grammar(schema)
 
 
 def calls_grammar(functions: Sequence[tuple[str, Schema | None]], is_parallel: bool) -> Grammar:
@@ -38,7 +39,12 @@ def calls_grammar(functions: Sequence[tuple[str, Schema | None]], is_parallel: b
     schema = {"type": "array", "items": {"anyOf": calls}, "minItems": 1, "$defs": definitions}
     if not is_parallel:
         schema["maxItems"] = 1
-    return Grammar(GrammarKind.JSON_SCHEMA, json.dumps(schema))
+    return schema_grammar(schema)
+
+
+def schema_grammar(schema: Schema) -> Grammar:
+    """The grammar of a schema made of tools. Raises RequestError when it passes a limit of grammars."""
+    return Grammar(GrammarKind.JSON_SCHEMA, parse_schema(json.dumps(schema).encode(), "tools"), "tools")
 
 
 def moved(schema: Any, place: str) -> Any:

@@ -132,6 +132,10 @@ class Tokenizer:
         ids = map(self._backend.token_to_id, texts)
         return frozenset(token_id for token_id in ids if token_id in self.special_ids)
 
+    def all_token_bytes(self) -> tuple[bytes, ...]:
+        """`token_bytes` of every id, by id. Some 50 ms for a vocabulary of 50,000."""
+        return tuple(map(self.token_bytes, range(self.vocab_size)))
+
     def token_text(self, token_id: int) -> str:
         """One token shown alone, special or not, as logprobs list it; U+FFFD where it splits a character."""
         return self.token_bytes(token_id).decode("utf-8", "replace")
