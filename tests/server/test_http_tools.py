@@ -225,6 +225,7 @@ REFUSED = [
     ({"tools": [{"function": FUNCTION | {"mood": 1}}]}, "tools[0].function.mood"),
     ({"tools": [{"function": {"name": f"f{index}"}} for index in range(129)]}, "tools"),
     ({"tools": [{"function": FUNCTION | {"description": "x" * 600_000}}]}, "tools"),
+    ({"tools": [{"function": FUNCTION}], "response_format": {"type": "json_object"}}, "response_format"),
     ({"tool_choice": "sometimes"}, "tool_choice"),
     ({"tool_choice": "required"}, "tool_choice"),
     ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice.function.name"),

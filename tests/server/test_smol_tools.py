@@ -87,3 +87,16 @@ def test_several_calls_fit_their_schemas(smol: RunningServer) -> None:
             calls.pop()
         for call in calls:
             jsonschema.validate(json.loads(call.function.arguments), SCHEMAS[call.function.name])  # type: ignore[union-attr]
+
+
+def test_a_response_format_beside_a_forced_call_changes_nothing(smol: RunningServer) -> None:
+    with smol.openai() as client:
+        request = asked(0, tool_choice="required", response_format={"type": "json_object"})
+        check(client.chat.completions.create(**request, parallel_tool_calls=False).choices[0])
+
+
+def test_a_schema_that_no_grammar_can_be_made_of_is_refused(smol: RunningServer) -> None:
+    pattern = {"type": "object", "properties": {"a": {"type": "string", "pattern": "(?=x)"}}}
+    tools = [{"type": "function", "function": {"name": "f", "parameters": pattern}}]
+    refused = smol.post("chat/completions", asked(0, tools=tools, tool_choice="required"))
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tools")
