@@ -68,6 +68,12 @@ def serve(  # one parameter a flag is how typer reads a command line
         list[str] | None, typer.Option(envvar="PACELINE_API_KEY", help="Key that /v1 asks for; may be repeated.")
     ] = None,
     chat_template: Annotated[str | None, typer.Option(help="File with a chat template.")] = None,
+    tool_call_parser: Annotated[
+        str | None, typer.Option(help="hermes, llama3_json or mistral. Default: what the chat template speaks.")
+    ] = None,
+    reasoning_parser: Annotated[
+        str | None, typer.Option(help="qwen3 or deepseek_r1: thoughts become reasoning_content.")
+    ] = None,
     shutdown_timeout: Annotated[float, typer.Option(help="Seconds that running requests get to finish.")] = 30.0,
 ) -> None:
     """Serve MODEL over an OpenAI-compatible HTTP API."""
@@ -95,6 +101,8 @@ def serve(  # one parameter a flag is how typer reads a command line
         chat_template=chat_template,
         seed=seed,
         shutdown_timeout_s=shutdown_timeout,
+        tool_call_parser=tool_call_parser,
+        reasoning_parser=reasoning_parser,
     )
     raise typer.Exit(serve_until_stopped(config))
 

@@ -3,6 +3,7 @@
 import msgspec
 
 from paceline.server.structured_fields import ResponseFormat, StructuredOutputs
+from paceline.server.tool_body import Tool, ToolChoice
 
 ABSENT = msgspec.Raw(b"null")
 
@@ -15,7 +16,7 @@ class ContentPart(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One message as OpenAI clients send it, the ones they got from us included. Raw fields must be empty."""
+    """One message as OpenAI clients send it, the ones they got from us included. Raw fields are looked at later."""
 
     role: str
     content: str | list[ContentPart] | None = None
@@ -42,6 +43,10 @@ class Body(msgspec.Struct, frozen=True):
     model: str
     messages: list[Message] | None = None
     prompt: str | list[str | int | list[int]] | None = None
+    tools: list[Tool] | None = None
+    tool_choice: str | ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    include_reasoning: bool | None = None
     echo: bool | None = None
     add_generation_prompt: bool | None = None
     n: int | None = None

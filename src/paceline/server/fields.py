@@ -34,7 +34,8 @@ STRUCTURED = {
     "guided_grammar",
 }
 COMMON = SAMPLING | ENDING | REPORTING | STRUCTURED | {"model", "n", "priority", "cache_salt"}
-CHAT = frozenset(COMMON | {"messages", "max_completion_tokens", "top_logprobs", "add_generation_prompt"})
+TOOLS = {"tools", "tool_choice", "parallel_tool_calls", "include_reasoning"}
+CHAT = frozenset(COMMON | TOOLS | {"messages", "max_completion_tokens", "top_logprobs", "add_generation_prompt"})
 COMPLETION = frozenset(COMMON | {"prompt", "echo"})
 
 METADATA = {"store", "metadata", "service_tier", "user", "safety_identifier", "prompt_cache_key", "request_id"}

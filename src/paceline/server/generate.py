@@ -19,9 +19,11 @@ from paceline.server.errors import error_response
 from paceline.server.introduce import introduce_tokens
 from paceline.server.prompts import encode_chat, encode_completion
 from paceline.server.protocol import parse_chat, parse_completion
+from paceline.server.reading import chat_reading
 from paceline.server.receive import read_body
 from paceline.server.session import Session
 from paceline.server.sse import ClientGoneError, run_while_connected, send_stream
+from paceline.server.tool_answer import ToolAnswer
 
 
 async def chat_completions(context: ServingContext, request: Request) -> Response:
@@ -31,8 +33,11 @@ async def chat_completions(context: ServingContext, request: Request) -> Respons
     parsed = parse_chat(await read_body(request), context.client.limits)
     context.check_model(parsed.model)
     token_ids = await encode_chat(text, parsed)
-    answer = ChatAnswer(parsed.model, parsed.options, text.tokenizer)
-    session = Session(context.client, text.tokenizer, parsed.options, context.draw_seed, context.metrics.requests)
+    reading = chat_reading(context.config, text, parsed, token_ids)
+    options = parsed.options if reading is None else reading.options(parsed.options, text.tokenizer)
+    plain = ChatAnswer(parsed.model, options, text.tokenizer)
+    answer: AnswerFormat = plain if reading is None else ToolAnswer(plain, reading, options.num_choices)
+    session = Session(context.client, text.tokenizer, options, context.draw_seed, context.metrics.requests)
     return GenerationResponse(context, session, [token_ids], answer)
 
 

@@ -24,7 +24,11 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """A valid request but for its prompt. `sampling` lacks the seed (None: one is drawn) and the end tokens."""
+    """A valid request but for its prompt. `sampling` lacks the seed (None: one is drawn) and the end tokens.
+
+    `kept_special_ids`: special tokens that stay in the text, since a parser reads them. `keeps_tokens`: deltas hold
+    their tokens even without logprobs, since someone counts them.
+    """
 
     seed: int | None
     sampling: SamplingParams
@@ -36,6 +40,8 @@ class Options:
     skips_special_tokens: bool
     priority: int
     namespace: bytes
+    kept_special_ids: frozenset[int] = frozenset()
+    keeps_tokens: bool = False
 
 
 def parse_options(body: Body, vocab_size: int, num_logprobs: int | None) -> Options:
