@@ -49,10 +49,10 @@ class ModelSize:
             value = getattr(self, field)
             if not (math.isfinite(value) and value > 0):
                 raise ConfigError(f"model {self.name!r}: {field} must be a positive number, got {value!r}")
-        if self.active_params > self.num_params:
-            raise ConfigError(f"model {self.name!r}: {self.active_params:g} active of {self.num_params:g} parameters")
         if self.experts is not None and not 0 < self.experts.num_chosen < self.experts.num_experts:
             raise ConfigError(f"model {self.name!r}: {self.experts.num_chosen} of {self.experts.num_experts} experts")
+        if self.active_params > self.num_params:
+            raise ConfigError(f"model {self.name!r}: {self.active_params:g} active of {self.num_params:g} parameters")
         if self.windows and len(self.windows) != self.num_layers:
             raise ConfigError(f"model {self.name!r}: {len(self.windows)} windows for {self.num_layers} layers")
 
