@@ -116,11 +116,19 @@ def bench(context: typer.Context) -> None:
     bench_app(context.args, prog_name="paceline bench")
 
 
+@app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def plan(context: typer.Context) -> None:
+    """From a model, a load and targets to a fleet and its price; or when speculation pays."""
+    from paceline.planning.cli import run_plan
+
+    run_plan(context.args)
+
+
 def main() -> None:
     """Entry point: one line for a user's mistake, never a traceback."""
     try:
         arguments, notes = sys.argv[1:], list[str]()
-        if arguments[:1] != ["bench"]:
+        if arguments[:1] not in (["bench"], ["plan"]):
             arguments, notes = answer_foreign_flags(arguments)
         for note in notes:
             typer.echo(f"note: {note}", err=True)

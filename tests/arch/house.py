@@ -54,7 +54,11 @@ ROOMS = {
         ("errors", "core", "ops", "models", "config", "text", "engine", "llm"),
         ("aiohttp", "msgspec", "numpy", "rich", "typer"),
     ),
-    "cli": Room(("errors", "config", "server", "vllm_flags", "bench", "offline"), ("typer", "rich")),
+    # The planner's terminal and page: it reads what a model's files say of its sizes, and draws as bench's reports do.
+    "planning": Room(
+        ("errors", "costs", "workload", "models", "config", "engine", "bench"), ("numpy", "plotly", "rich", "typer")
+    ),
+    "cli": Room(("errors", "config", "server", "vllm_flags", "bench", "offline", "planning"), ("typer", "rich")),
 }
 
 # What a pure room may take from the standard library: values and arithmetic, nothing that looks outside.

@@ -1,18 +1,17 @@
 """The options that every experiment has, once, and what they stand for."""
 
-import inspect
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from functools import wraps
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated
 
 import typer
 
 from paceline.bench.endpoint import BenchError, Endpoint, parse_url
 from paceline.bench.experiment import Settings
+from paceline.bench.flags import with_fields
 from paceline.bench.result import Targets
 from paceline.workload.arrivals import Arrivals, Poisson
 from paceline.workload.specs import parse_length_pair
@@ -91,22 +90,4 @@ def command_line() -> str:
 
 def with_common(command: Callable[..., None]) -> Callable[..., None]:
     """Let typer see the fields of Common in place of the command's first parameter, which is one."""
-
-    @wraps(command)
-    def called(**given: Any) -> None:
-        common = Common(**{name: given.pop(name) for name in names})
-        command(common, **given)
-
-    hints = get_type_hints(Common, include_extras=True)
-    names = [field.name for field in fields(Common)]
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    shared = [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
-        )
-        for field in fields(Common)
-    ]
-    own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
-    called.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
-    called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *shared)}
-    return called
+    return with_fields(Common)(command)

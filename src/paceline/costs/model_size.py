@@ -90,7 +90,7 @@ class ModelSize:
             return self.num_params
         num_experts, num_chosen = self.experts.num_experts, self.experts.num_chosen
         params_per_expert = (self.num_params - self.active_params) / (num_experts - num_chosen)
-        touched = 1.0 - (1.0 - num_chosen / num_experts) ** num_tokens
+        touched = 1.0 - math.pow(1.0 - num_chosen / num_experts, num_tokens)
         return self.num_params - num_experts * params_per_expert * (1.0 - touched)
 
     def attention_flops(self, attended_pairs: float) -> float:
