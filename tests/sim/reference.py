@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from paceline.bench.measures import spread, ttft_s
 from paceline.bench.record import RequestRecord
 from paceline.costs.step import LinearLaw, StepTime
 from paceline.sim.fleet import Fleet, Traffic
@@ -16,6 +17,7 @@ from paceline.workload.item import WorkItem
 from paceline.workload.segments import new_segment
 
 POOL_TOKENS = 2**20
+LONG_PROMPT = 16_384
 
 
 def batching_items() -> list[WorkItem]:
@@ -58,3 +60,20 @@ def figures(records: Sequence[RequestRecord]) -> Figures:
         sum(record.ended_s - record.intended_s for record in records) / len(records),
         tuple(records),
     )
+
+
+def long_prompt_items(num_requests: int, seed: int = 0) -> list[WorkItem]:
+    """The batching workload at 12 requests/s, 3 % of the prompts 16,384 tokens long."""
+    rng = np.random.default_rng(seed)
+    arrivals = np.cumsum(rng.exponential(1 / 12, num_requests))
+    outputs = np.maximum(1, rng.geometric(1 / 64, num_requests))
+    prompts = rng.integers(32, 256, num_requests)
+    prompts[rng.random(num_requests) < 0.03] = LONG_PROMPT
+    return items_of(arrivals.tolist(), prompts.tolist(), outputs.tolist())
+
+
+def p99_ttft_s(records: Sequence[RequestRecord], longest_prompt: int = LONG_PROMPT) -> float:
+    """Of the requests with prompts up to this length."""
+    times = spread(ttft_s(record) for record in records if record.prompt_tokens <= longest_prompt)
+    assert times is not None
+    return times.p99

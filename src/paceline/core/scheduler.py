@@ -361,7 +361,9 @@ class Scheduler:
 
 def _take_tokens(sequence: Sequence, result: RowResult) -> tuple[tuple[TokenLogprobs, ...], FinishReason | None]:
     """Append the step's new tokens up to the one that ends the sequence; those kept, and how it ended if it did."""
-    reason = sequence.stop_reason() if sequence.debt == 0 else None  # without output only when none is allowed
+    if not result.sampled and sequence.debt == 0:  # without output only when none is allowed
+        return (), result.end or sequence.stop_reason()
+    reason = None
     for count, token in enumerate(result.sampled, 1):
         sequence.tokens.append(token.token_id)
         reason = sequence.stop_reason()
