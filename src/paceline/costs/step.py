@@ -67,3 +67,26 @@ class LinearLaw:
         """The law."""
         num_columns = work.num_prefill_tokens + work.num_draft_tokens
         return self.fixed_s + self.prefill_token_s * num_columns + self.decode_row_s * work.num_decode_rows
+
+
+def prefill_work(num_rows: int, num_tokens: int, num_cached: int = 0) -> StepWork:
+    """`num_rows` prompts prefilled whole in one step: `num_tokens` computed each, behind `num_cached` cached ones."""
+    return StepWork(
+        num_prefill_tokens=num_rows * num_tokens,
+        num_prefill_rows=num_rows,
+        context_tokens=num_rows * (num_cached + num_tokens),
+        attended_pairs=num_rows * (num_tokens * num_cached + num_tokens * (num_tokens + 1) // 2),
+        num_sampled=num_rows,
+    )
+
+
+def decode_work(num_rows: int, context_tokens: float, num_drafts: int = 0) -> StepWork:
+    """`num_rows` sequences with `context_tokens` each (a mean may be a fraction) and `num_drafts` drafts to verify."""
+    total = round(num_rows * context_tokens)
+    return StepWork(
+        num_decode_rows=num_rows,
+        context_tokens=total,
+        attended_pairs=total * (1 + num_drafts),
+        num_sampled=num_rows,
+        num_draft_tokens=num_rows * num_drafts,
+    )
