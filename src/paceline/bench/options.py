@@ -89,24 +89,30 @@ def command_line() -> str:
     return " ".join(["paceline", *shown])
 
 
-def with_common(command: Callable[..., None]) -> Callable[..., None]:
-    """Let typer see the fields of Common in place of the command's first parameter, which is one."""
-
-    @wraps(command)
-    def called(**given: Any) -> None:
-        common = Common(**{name: given.pop(name) for name in names})
-        command(common, **given)
-
-    hints = get_type_hints(Common, include_extras=True)
-    names = [field.name for field in fields(Common)]
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+def with_fields(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let typer see the fields of a dataclass in place of a command's first parameter, which is one."""
+    hints = get_type_hints(kind, include_extras=True)
+    names = [field.name for field in fields(kind)]
     shared = [
         inspect.Parameter(
             field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
         )
-        for field in fields(Common)
+        for field in fields(kind)
     ]
-    own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
-    called.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
-    called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *shared)}
-    return called
+
+    def wrap(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def called(**given: Any) -> None:
+            options = kind(**{name: given.pop(name) for name in names})
+            command(options, **given)
+
+        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+        own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+        called.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+        called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *shared)}
+        return called
+
+    return wrap
+
+
+with_common = with_fields(Common)

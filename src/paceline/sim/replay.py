@@ -147,6 +147,8 @@ class ReplayedPart:
 
     num_steps: int = 0
     num_requests: int = 0
+    num_preemptions: int = 0
+    busy_s: float = 0.0
     records: list[RequestRecord] = field(default_factory=list)
 
 
@@ -165,5 +167,6 @@ def replay_all(lines: Iterable[Line], keeps_records: bool = False) -> list[Repla
         for record in replay.apply(line):
             if keeps_records:
                 part.records.append(record)
-        part.num_steps = replay.num_steps
+        part.num_steps, part.busy_s = replay.num_steps, replay.clock.busy_s
+        part.num_preemptions = replay.scheduler.num_preemptions
     return parts
