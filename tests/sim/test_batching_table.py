@@ -72,8 +72,8 @@ def test_a_cap_of_512_prompt_tokens_never_binds_on_this_workload(batch: int) -> 
 
 
 class CapCheckedFirst:
-    """The published variant: who has arrived enters if fewer than `batch` ran *before* the step's admissions. So a batch
-    of 8 lets everybody in at once, whenever 7 are running. Around the engine's scheduler, with rows for all.
+    """The published variant: who has arrived enters if fewer than `batch` ran *before* the step's admissions, so a
+    batch of 8 lets everybody in at once whenever 7 are running. Around the engine's scheduler, with rows for all.
     """
 
     def __init__(self, batch: int) -> None:

@@ -89,6 +89,11 @@ def command_line() -> str:
     return " ".join(["paceline", *shown])
 
 
+def with_common(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of every experiment."""
+    return with_fields(Common)(command)
+
+
 def with_fields(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let typer see the fields of a dataclass in place of a command's first parameter, which is one."""
     hints = get_type_hints(kind, include_extras=True)
@@ -113,6 +118,3 @@ def with_fields(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[...
         return called
 
     return wrap
-
-
-with_common = with_fields(Common)

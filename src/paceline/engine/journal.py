@@ -82,38 +82,37 @@ Line = Header | Submit | Cancel | Finish | Step
 
 
 class Journal:
-    """The file. Not thread-safe."""
+    """The file, opened only to append what is buffered. Not thread-safe."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            self._file = path.open("ab", buffering=BUFFER_BYTES)
-        except OSError as error:
-            raise ConfigError(f"--record {path}: {error.strerror or error}") from error
         self._path = path
+        self._buffer = bytearray()
         self._encoder = msgspec.json.Encoder()
         self._is_broken = False
+        try:
+            self._append()
+        except OSError as error:
+            raise ConfigError(f"--record {path}: {error.strerror or error}") from error
 
     def write(self, line: Line) -> None:
         """Append a line, sooner or later."""
-        if self._is_broken:
-            return
-        try:
-            self._file.write(self._encoder.encode(line) + b"\n")
-        except OSError as error:
-            self._give_up(error)
+        self._buffer += self._encoder.encode(line) + b"\n"
+        if len(self._buffer) > BUFFER_BYTES:
+            self.flush()
 
     def flush(self) -> None:
         """Write out what is buffered."""
-        if self._is_broken:
-            return
-        try:
-            self._file.flush()
-        except OSError as error:
-            self._give_up(error)
+        if not self._is_broken:
+            try:
+                self._append()
+            except OSError as error:
+                self._is_broken = True
+                log.error("--record %s: %s; nothing more is recorded", self._path, error.strerror or error)
+        self._buffer.clear()
 
-    def _give_up(self, error: OSError) -> None:
-        self._is_broken = True
-        log.error("--record %s: %s; nothing more is recorded", self._path, error.strerror or error)
+    def _append(self) -> None:
+        with self._path.open("ab") as file:
+            file.write(self._buffer)
 
 
 class InputScheduler(StepScheduler, Protocol):

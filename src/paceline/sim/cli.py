@@ -20,9 +20,7 @@ from paceline.sim.recorded import about_recording, simulate_recording
 from paceline.sim.scenario import Scenario, Simulated, result_of, simulate
 from paceline.sim.sweeps import goodput_figure, parse_sweep
 
-app = typer.Typer(
-    name="paceline simulate", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
-)
+app = typer.Typer(name="paceline simulate", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 @app.command()

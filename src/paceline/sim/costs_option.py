@@ -1,9 +1,9 @@
 """`--costs`: what a step costs, as one text.
 
-    linear                                     the law of the published batching tables
-    linear:fixed=0.005,prefill=2e-5,decode=5e-4
-    h100,llama-2-7b                            the datasheet estimator; 8xh100,llama-3-70b: eight cards, one model
-    fitted:FILE                                a step time fitted to measured steps, as JSON
+linear                                     the law of the published batching tables
+linear:fixed=0.005,prefill=2e-5,decode=5e-4
+h100,llama-2-7b                            the datasheet estimator; 8xh100,llama-3-70b: eight cards, one model
+fitted:FILE                                a step time fitted to measured steps, as JSON
 """
 
 import re

@@ -21,6 +21,7 @@ from paceline.sim.router import Router
 from paceline.workload.item import Session, WorkItem, sessions
 
 BAD_REQUEST = 400
+UNKNOWN = SequenceId(0)
 
 
 class Kind(IntEnum):
@@ -38,7 +39,7 @@ class Turn:
     session: Session
     position: int
     intended_s: float
-    sequence_id: SequenceId = SequenceId(0)
+    sequence_id: SequenceId = UNKNOWN
     replica: int = 0
     num_cached: int = 0
     times_s: list[float] = field(default_factory=list)
@@ -130,9 +131,7 @@ class Fleet:
             replica.is_at_work = True
             self._push(now_s, Kind.STEP_START, replica)
 
-    def _deliver(
-        self, replica: Replica, outputs: Sequence[SequenceOutput], now_s: float
-    ) -> Iterator[RequestRecord]:
+    def _deliver(self, replica: Replica, outputs: Sequence[SequenceOutput], now_s: float) -> Iterator[RequestRecord]:
         for output in outputs:
             turn = self._turns[output.request_id]
             turn.times_s.append(now_s)
@@ -149,10 +148,10 @@ class Fleet:
     def _go_on(self, turn: Turn, now_s: float) -> None:
         """The session's next turn, or, in a closed loop, the next session."""
         position = turn.position + 1
-        if position < len(turn.session):
-            if self._push_turn(turn.session, position, now_s + turn.session[position].think_s):
-                return
-        if self._traffic.concurrency is not None:
+        is_over = position == len(turn.session)
+        if not is_over:
+            is_over = not self._push_turn(turn.session, position, now_s + turn.session[position].think_s)
+        if is_over and self._traffic.concurrency is not None:
             self._next_session(now_s)
 
     def _record(self, turn: Turn, now_s: float, error: str | None = None) -> RequestRecord:

@@ -40,9 +40,9 @@ class Options:
     pool: Annotated[str | None, typer.Option(help="Tokens of the KV pool. Default: what fits, or 1M.")] = None
     block_size: Annotated[str, typer.Option(help="Tokens in a KV block.")] = "16"
     max_tokens: Annotated[str, typer.Option(help="What clients ask for at least; exact: the drawn length.")] = EXACT
-    costs: Annotated[
-        str, typer.Option(help="linear, HARDWARE,MODEL such as h100,llama-2-7b, or fitted:FILE.")
-    ] = "linear"
+    costs: Annotated[str, typer.Option(help="linear, HARDWARE,MODEL such as h100,llama-2-7b, or fitted:FILE.")] = (
+        "linear"
+    )
     replicas: Annotated[str, typer.Option(help="Servers behind the router.")] = "1"
     router: Annotated[RouterKind, typer.Option(help="Who gets a request.")] = RouterKind.LEAST_LOADED
     ttft: Annotated[str | None, typer.Option(help="Target of the time to first token, such as 300ms.")] = None

@@ -56,9 +56,7 @@ def simulate(scenario: Scenario) -> Simulated:
     arrivals = scenario.workload.arrivals
     concurrency = arrivals.concurrency if isinstance(arrivals, ClosedLoop) else None
     replicas = [Replica(scenario.policy, scenario.step_time) for _ in range(scenario.num_replicas)]
-    fleet = Fleet(
-        replicas, ROUTERS[scenario.router](), RequestMaker(scenario.workload.seed, scenario.max_tokens)
-    )
+    fleet = Fleet(replicas, ROUTERS[scenario.router](), RequestMaker(scenario.workload.seed, scenario.max_tokens))
     num_requests = NO_END if scenario.num_requests is None else scenario.num_requests
     traffic = Traffic(scenario.workload.items(num_requests), concurrency, scenario.duration_s, scenario.label)
     records = tuple(fleet.run(traffic))

@@ -78,13 +78,9 @@ class StaticScheduler:
     def _take(self, row: int, now_s: float) -> NewRow:
         request = self._waiting.popleft()
         self._num_sequences += 1
-        sequence = Sequence(
-            SequenceId(self._num_sequences), request, 0, request.sampling, token_array(request.prompt)
-        )
+        sequence = Sequence(SequenceId(self._num_sequences), request, 0, request.sampling, token_array(request.prompt))
         self._batch.append(Slot(sequence, now_s, sequence.num_prompt))
-        return NewRow(
-            row, sequence.sequence_id, token_array(request.prompt), sequence.num_prompt, request.sampling, ()
-        )
+        return NewRow(row, sequence.sequence_id, token_array(request.prompt), sequence.num_prompt, request.sampling, ())
 
     def _decode(self, row: int, slot: Slot) -> RowStep:
         start = slot.position
