@@ -1,6 +1,7 @@
 """The command `paceline`: flags become a config, a server starts. Imports little, so that it starts fast."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -63,6 +64,7 @@ def serve(  # one parameter a flag is how typer reads a command line
     kv_memory: Annotated[str | None, typer.Option(help="Memory for the KV cache, such as 2GiB.")] = None,
     threads: Annotated[int | None, typer.Option(help="Compute threads. Default: the cores we may use.")] = None,
     isa: Annotated[str | None, typer.Option(help="avx512 or portable. Default: the best of this machine.")] = None,
+    record: Annotated[str | None, typer.Option(help="File to append the scheduler's inputs to, for replay.")] = None,
     seed: Annotated[int | None, typer.Option(help="Base of the seeds of requests that bring none.")] = None,
     api_key: Annotated[
         list[str] | None, typer.Option(envvar="PACELINE_API_KEY", help="Key that /v1 asks for; may be repeated.")
@@ -91,6 +93,7 @@ def serve(  # one parameter a flag is how typer reads a command line
         kv_memory_bytes=None if kv_memory is None else parse_bytes("--kv-memory", kv_memory),
         num_threads=threads,
         isa=isa,
+        record=record,
     )
     config = ServeConfig(
         engine=engine,
@@ -124,11 +127,29 @@ def plan(context: typer.Context) -> None:
     run_plan(context.args)
 
 
+@app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def simulate(context: typer.Context) -> None:
+    """Run the scheduler on a virtual clock: what would another policy, load or fleet do?"""
+    from paceline.sim.cli import app as simulate_app
+
+    simulate_app(context.args, prog_name="paceline simulate")
+
+
+@app.command()
+def replay(
+    file: Annotated[Path, typer.Argument(help="What a server wrote with --record.")],
+) -> None:
+    """Feed recorded inputs to a fresh scheduler, and compare its plans with those of the recording."""
+    from paceline.sim.replay_command import replay_recording
+
+    raise typer.Exit(replay_recording(file))
+
+
 def main() -> None:
     """Entry point: one line for a user's mistake, never a traceback."""
     try:
         arguments, notes = sys.argv[1:], list[str]()
-        if arguments[:1] not in (["bench"], ["plan"]):
+        if arguments[:1] == ["serve"]:
             arguments, notes = answer_foreign_flags(arguments)
         for note in notes:
             typer.echo(f"note: {note}", err=True)

@@ -41,6 +41,7 @@ class EngineConfig:
     kv_memory_bytes: int | None = None
     num_threads: int | None = None
     isa: str | None = None
+    record: str | None = None
 
     def __post_init__(self) -> None:
         """Check every value. Raises ConfigError."""

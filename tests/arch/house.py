@@ -49,6 +49,10 @@ ROOMS = {
     "vllm_flags": Room(("errors",)),
     # bench measures any server from outside: it knows nothing of the engine, only how work is described.
     "bench": Room(("errors", "workload"), ("aiohttp", "msgspec", "numpy", "plotly", "rich", "typer")),
+    # The engine's scheduler on a virtual clock; what it measures is defined by bench, what it replays by the engine.
+    "sim": Room(
+        ("errors", "core", "costs", "workload", "models", "config", "engine", "bench"), ("msgspec", "rich", "typer")
+    ),
     # Work without a server of ours: batch files, a chat in the terminal, models at hand, comparing formats.
     "offline": Room(
         ("errors", "core", "ops", "models", "config", "text", "engine", "llm"),
@@ -58,7 +62,7 @@ ROOMS = {
     "planning": Room(
         ("errors", "costs", "workload", "models", "config", "engine", "bench"), ("numpy", "plotly", "rich", "typer")
     ),
-    "cli": Room(("errors", "config", "server", "vllm_flags", "bench", "offline", "planning"), ("typer", "rich")),
+    "cli": Room(("errors", "config", "server", "vllm_flags", "bench", "sim", "offline", "planning"), ("typer", "rich")),
 }
 
 # What a pure room may take from the standard library: values and arithmetic, nothing that looks outside.

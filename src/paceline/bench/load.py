@@ -8,10 +8,9 @@ think time between.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
-from itertools import groupby
 
 import aiohttp
 
@@ -21,9 +20,8 @@ from paceline.bench.prompts import prompt_of, request_body
 from paceline.bench.record import Outcome, RequestRecord
 from paceline.bench.selfcheck import ClientCheck, SelfCheck
 from paceline.bench.stream import Answer, count_tokens, decode_gently, spread_tokens
-from paceline.workload.item import WorkItem
+from paceline.workload.item import Session, WorkItem, sessions
 
-Session = tuple[WorkItem, ...]
 OnRecord = Callable[[RequestRecord], None]
 
 
@@ -69,15 +67,6 @@ async def run_load(
     with run.check.watching():
         await run.to_the_end()
     return LoadRun(tuple(run.records), run.check.verdict(), run.started_s)
-
-
-def sessions(items: Iterable[WorkItem]) -> Iterator[Session]:
-    """Neighbouring items of one session together, single requests alone."""
-    for key, group in groupby(items, key=lambda item: item.session_id):
-        if key is None:
-            yield from ((item,) for item in group)
-        else:
-            yield tuple(group)
 
 
 class _Running:

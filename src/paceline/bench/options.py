@@ -1,17 +1,18 @@
 """The options that every experiment has, once, and what they stand for."""
 
+import inspect
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from paceline.bench.endpoint import BenchError, Endpoint, parse_url
 from paceline.bench.experiment import Settings
-from paceline.bench.flags import with_fields
 from paceline.bench.result import Targets
 from paceline.workload.arrivals import Arrivals, Poisson
 from paceline.workload.specs import parse_length_pair
@@ -89,5 +90,31 @@ def command_line() -> str:
 
 
 def with_common(command: Callable[..., None]) -> Callable[..., None]:
-    """Let typer see the fields of Common in place of the command's first parameter, which is one."""
+    """Give a command the options of every experiment."""
     return with_fields(Common)(command)
+
+
+def with_fields(kind: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let typer see the fields of a dataclass in place of a command's first parameter, which is one."""
+    hints = get_type_hints(kind, include_extras=True)
+    names = [field.name for field in fields(kind)]
+    shared = [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+        )
+        for field in fields(kind)
+    ]
+
+    def wrap(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def called(**given: Any) -> None:
+            options = kind(**{name: given.pop(name) for name in names})
+            command(options, **given)
+
+        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+        own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+        called.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+        called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *shared)}
+        return called
+
+    return wrap

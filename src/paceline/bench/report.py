@@ -26,13 +26,13 @@ MAX_NAMED = 7
 CURVES = (Experiment.SWEEP, Experiment.GOODPUT)
 
 
-def render_report(result: Result) -> str:
-    """The HTML of a result."""
+def render_report(result: Result, title: str | None = None, first: Sequence[Figure] = ()) -> str:
+    """The HTML of a result. `first`: figures of its own that go before the others."""
     header, views = result.header, views_of(result)
     knee = next((view for view in views if view.point.label == header.knee), None)
     return render(
         Page(
-            title=f"paceline bench {header.experiment}",
+            title=title or f"paceline bench {header.experiment}",
             summary=_summary(header, views),
             command=header.command,
             warnings=warnings_of(views),
@@ -42,16 +42,16 @@ def render_report(result: Result) -> str:
                 PERCENTILE_HEADS, tuple(row for view in views for row in percentile_rows(view.point, view.summary))
             ),
             notes=(*limits_of(views), *cuts_of(views), *client_of(views)),
-            figures=figures_of(result, views),
+            figures=(*first, *figures_of(result, views)),
             data={"knee": _knee(knee)} if knee else {},
         )
     )
 
 
-def write_report(path: Path, result: Result) -> None:
+def write_report(path: Path, result: Result, title: str | None = None, first: Sequence[Figure] = ()) -> None:
     """Write the HTML whole, then give it its name."""
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(render_report(result), encoding="utf-8")
+    partial.write_text(render_report(result, title, first), encoding="utf-8")
     os.replace(partial, path)
 
 

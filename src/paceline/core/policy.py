@@ -4,7 +4,7 @@ much room running sequences will still need. Pure; the scheduler holds the state
 
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from paceline.core.kv import KvManager
@@ -15,6 +15,9 @@ PRIOR_OUTPUT_TOKENS = 256
 LENGTH_WINDOW = 512
 MIN_SAMPLES = 4
 GOLDEN_RATIO = 0.618_033_988_749_895
+
+# Given a sequence and the number of the step: smaller is paid first. The scheduler is told its order when it is made.
+ChunkOrder = Callable[[Sequence, int], tuple[bool, int, int]]
 
 
 def service_key(sequence: Sequence, step_index: int) -> tuple[bool, int, int]:
@@ -27,6 +30,13 @@ def service_key(sequence: Sequence, step_index: int) -> tuple[bool, int, int]:
     last_served_step = sequence.last_served_step
     is_fresh = step_index - last_served_step < AGEING_STEPS
     return (is_fresh, sequence.debt if is_fresh else last_served_step, sequence.sequence_id)
+
+
+def first_come_key(sequence: Sequence, step_index: int) -> tuple[bool, int, int]:
+    """The order others use, for comparison: prefill chunks in order of arrival, so the oldest prompt takes every step
+    until it is computed.
+    """
+    return (False, 0, sequence.sequence_id)
 
 
 def choose_victim(running: Iterable[Sequence], kv: KvManager) -> Sequence | None:

@@ -5,7 +5,9 @@ records; between them an executor runs the plan. One step, in this order:
 
   1. rows whose debt is one token (decodes) are paid, the longest unserved first if the budget can't hold all;
   2. unless that preempted somebody, waiting sequences are admitted while their blocks and the growth reserve fit;
-  3. the rest of the budget goes to prefill chunks by `policy.service_key`.
+  3. the rest of the budget goes to prefill chunks in `order`, by default `policy.service_key`.
+
+A budget that no step can exhaust is whole-prompt prefill: chunks are then as long as prompts.
 
 Admission comes before chunks (it costs no tokens), so a short prompt is not kept out by a long one being computed.
 When blocks run out, `policy.choose_victim` gives its blocks back and waits again at its original arrival.
@@ -20,7 +22,7 @@ from heapq import heappop, heappush
 from paceline.core.kv import KvManager, Match
 from paceline.core.output import SequenceOutput
 from paceline.core.plan import BlockCopy, NewRow, RowResult, RowStep, StepPlan, StepResult, TokenLogprobs
-from paceline.core.policy import Forecast, Reserve, choose_victim, service_key
+from paceline.core.policy import ChunkOrder, Forecast, Reserve, choose_victim, service_key
 from paceline.core.prefixes import PendingPrefixes
 from paceline.core.queue import WaitingQueue
 from paceline.core.request import FinishReason, Request, RequestId, SequenceId, token_array
@@ -53,13 +55,16 @@ class Draft:
 class Scheduler:
     """Continuous batching with chunked prefill, prefix sharing and preemption over one KV manager."""
 
-    def __init__(self, limits: SchedulerLimits, kv: KvManager, reserve: Reserve) -> None:
+    def __init__(
+        self, limits: SchedulerLimits, kv: KvManager, reserve: Reserve, order: ChunkOrder = service_key
+    ) -> None:
         self.limits = limits
         self.kv = kv
         self.num_preemptions = 0
         self.tally = Tally()
         self.step_index = 0
         self._reserve = reserve
+        self._order = order
         self._waiting = WaitingQueue()
         self._following: dict[SequenceId, Sequence] = {}
         self._running: dict[SequenceId, Sequence] = {}
@@ -164,7 +169,7 @@ class Scheduler:
         if not draft.has_preempted:
             self._admit(draft)
         chunks = [sequence for sequence in self._running.values() if sequence.sequence_id not in draft.rows]
-        chunks.sort(key=lambda sequence: service_key(sequence, self.step_index))
+        chunks.sort(key=lambda sequence: self._order(sequence, self.step_index))
         self._pay(chunks, draft)
         return self._seal(draft)
 
@@ -356,7 +361,9 @@ class Scheduler:
 
 def _take_tokens(sequence: Sequence, result: RowResult) -> tuple[tuple[TokenLogprobs, ...], FinishReason | None]:
     """Append the step's new tokens up to the one that ends the sequence; those kept, and how it ended if it did."""
-    reason = sequence.stop_reason() if sequence.debt == 0 else None  # without output only when none is allowed
+    if not result.sampled and sequence.debt == 0:  # without output only when none is allowed
+        return (), result.end or sequence.stop_reason()
+    reason = None
     for count, token in enumerate(result.sampled, 1):
         sequence.tokens.append(token.token_id)
         reason = sequence.stop_reason()

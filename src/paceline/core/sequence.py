@@ -88,7 +88,7 @@ class Sequence:
 
     def stop_reason(self) -> FinishReason | None:
         """Why it ends after its last token, if it does."""
-        rule, num_output = self.request.stop, self.num_output
-        if num_output > 0 and num_output >= rule.min_tokens and self.tokens[-1] in rule.stop_token_ids:
+        rule, num_output = self.request.stop, len(self.tokens) - self.num_prompt
+        if self.tokens[-1] in rule.stop_token_ids and num_output > 0 and num_output >= rule.min_tokens:
             return FinishReason.STOP
         return FinishReason.LENGTH if num_output >= rule.max_tokens else None

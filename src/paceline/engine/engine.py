@@ -17,6 +17,7 @@ from paceline.core.scheduler import Scheduler
 from paceline.core.spellings import Spellings
 from paceline.engine.contract import EngineCounters, EngineGauges, EngineLimits
 from paceline.engine.grammars import GrammarQueue
+from paceline.engine.journal import InputScheduler, Journal, JournaledScheduler
 from paceline.errors import OverloadedError, PacelineError
 
 RETRY_AFTER_S = 1.0
@@ -33,10 +34,12 @@ class Engine:
         grammars: GrammarQueue,
         limits: EngineLimits,
         config: EngineConfig,
+        journal: Journal | None = None,
     ) -> None:
         self.limits = limits
         self.scheduler = scheduler
-        self._loop = StepLoop(scheduler, executor)
+        self._inputs: InputScheduler = scheduler if journal is None else JournaledScheduler(scheduler, journal)
+        self._loop = StepLoop(self._inputs, executor)
         self._grammars = grammars
         self._max_queued = config.max_num_queued_reqs
         self._shares_prefixes = config.enable_prefix_caching
@@ -67,11 +70,11 @@ class Engine:
         self.scheduler.check_feasible(request)
         grammar = request.sampling.grammar
         if grammar is None or not self._grammars.add(request, grammar):
-            self.scheduler.submit(request)
+            self._inputs.submit(request)
 
     def cancel(self, request_id: RequestId) -> None:
         """End every sequence of the request; each gives a last output with CANCELLED. Unknown ids are ignored."""
-        self._endings += self.scheduler.cancel(request_id)
+        self._endings += self._inputs.cancel(request_id)
         request = self._grammars.remove(request_id)
         for choice_index in range(0 if request is None else request.num_sequences):
             self._endings.append(SequenceOutput(request_id, choice_index, (), (), FinishReason.CANCELLED, 0))
@@ -81,7 +84,7 @@ class Engine:
         ignored.
         """
         assert num_tokens >= 0, "a choice can't end before it began"
-        self.scheduler.finish(request_id, choice_index)
+        self._inputs.finish(request_id, choice_index)
 
     def has_work(self) -> bool:
         """Whether `step` would compute or report something."""
@@ -100,7 +103,7 @@ class Engine:
         """Run one step and return the news, endings of cancelled requests first; [] when idle."""
         for request, error in self._grammars.poll():
             if error is None:
-                self.scheduler.submit(request)
+                self._inputs.submit(request)
             else:
                 self._refusals.append((request.request_id, error))
         endings, self._endings = self._endings, []

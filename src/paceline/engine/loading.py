@@ -6,6 +6,7 @@ Every size is decided here and printed at start; nothing is decided twice.
 import logging
 import statistics
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from paceline.core.scheduler import Scheduler, SchedulerLimits
 from paceline.engine.contract import EngineLimits
 from paceline.engine.engine import Engine
 from paceline.engine.grammars import GrammarQueue
+from paceline.engine.journal import Journal
 from paceline.engine.machine import usable_cores, usable_memory_bytes
 from paceline.errors import ConfigError
 from paceline.exec.grammar import GrammarCompiler
@@ -38,6 +40,7 @@ def load_engine(config: EngineConfig, reserve: Reserve | None = None) -> Engine:
 
     Raises CheckpointError or ConfigError.
     """
+    journal = None if config.record is None else Journal(Path(config.record))
     checkpoint = open_checkpoint(resolve(config.model, config.revision))
     spec = checkpoint.spec
     for note in checkpoint.notes:
@@ -66,7 +69,7 @@ def load_engine(config: EngineConfig, reserve: Reserve | None = None) -> Engine:
     )
     compiler = GrammarCompiler(spec.vocab_size)
     executor = ModelExecutor(session, table, compiler)
-    return Engine(scheduler, executor, GrammarQueue(compiler), limits, config)
+    return Engine(scheduler, executor, GrammarQueue(compiler), limits, config, journal)
 
 
 def make_backend(num_threads: int, isa: str | None, quantization: str | None = None) -> Backend:

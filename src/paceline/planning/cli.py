@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from paceline.bench.flags import with_fields
+from paceline.bench.options import with_fields
 from paceline.planning.answer import answer, as_json
 from paceline.planning.options import PlanOptions
 from paceline.planning.page import page_of, write_page

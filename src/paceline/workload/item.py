@@ -5,8 +5,10 @@ sharing is visible without any text (a system prompt is one segment of many item
 nobody else has. What tokens a segment holds is decided by whoever sends it (`segment_tokens`).
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import groupby
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,18 @@ class WorkItem:
     def prompt_tokens(self) -> int:
         """Length of the whole prompt."""
         return sum(segment.num_tokens for segment in self.prompt)
+
+
+Session = tuple[WorkItem, ...]
+
+
+def sessions(items: Iterable[WorkItem]) -> Iterator[Session]:
+    """Neighbouring items of one session together, single requests alone."""
+    for key, group in groupby(items, key=lambda item: item.session_id):
+        if key is None:
+            yield from ((item,) for item in group)
+        else:
+            yield tuple(group)
 
 
 def segment_tokens(segment: Segment, seed: int, vocab_size: int) -> list[int]:

@@ -1,0 +1,1 @@
+"""The simulator: the engine's step loop and scheduler on a virtual clock, with an executor that only costs steps."""

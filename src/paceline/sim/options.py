@@ -1,0 +1,123 @@
+"""The flags of `paceline simulate`, and the scenario they stand for."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paceline.bench.options import parse_seconds
+from paceline.bench.result import Targets
+from paceline.config import check_option, parse_count
+from paceline.sim.costs_option import parse_costs
+from paceline.sim.policies import MAX_TOKENS, Order, Policy, PolicyKind
+from paceline.sim.router import RouterKind
+from paceline.sim.scenario import Scenario
+from paceline.workload.specs import parse_arrivals, parse_length_pair, parse_prefix, parse_sessions
+from paceline.workload.workload import Workload
+
+DEFAULT_REQUESTS = 1000
+DEFAULT_POOL_TOKENS = DEFAULT_CONTEXT = 2**20
+MAX_REPLICAS = 4096
+EXACT = "exact"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The flags; the annotations are what the command line shows."""
+
+    workload: Annotated[str, typer.Option(help="INPUT/OUTPUT lengths such as 256/64, or a name.")] = "256/64"
+    arrivals: Annotated[str, typer.Option(help="poisson:rate=4, closed:concurrency=8, …")] = "poisson:rate=4"
+    prefix: Annotated[str, typer.Option(help="What prompts share: none, system:tokens=512, …")] = "none"
+    sessions: Annotated[str, typer.Option(help="none, or fixed:turns=4,think=2, …")] = "none"
+    requests: Annotated[int | None, typer.Option(min=1, help="How many are sent. Default: 1000.")] = None
+    seconds: Annotated[str | None, typer.Option(help="Or: for how long they are sent.")] = None
+    warmup: Annotated[str, typer.Option(help="Not counted at the start.")] = "0s"
+    policy: Annotated[PolicyKind, typer.Option(help="How a replica schedules.")] = PolicyKind.CHUNKED
+    batch: Annotated[str, typer.Option(help="Most sequences in one step.")] = "64"
+    chunk: Annotated[str, typer.Option(help="Most tokens in one step, where prompts are cut.")] = "512"
+    order: Annotated[Order, typer.Option(help="Of prefill chunks.")] = Order.SHORTEST
+    pool: Annotated[str | None, typer.Option(help="Tokens of the KV pool. Default: what fits, or 1M.")] = None
+    block_size: Annotated[str, typer.Option(help="Tokens in a KV block.")] = "16"
+    max_tokens: Annotated[str, typer.Option(help="What clients ask for at least; exact: the drawn length.")] = EXACT
+    costs: Annotated[str, typer.Option(help="linear, HARDWARE,MODEL such as h100,llama-2-7b, or fitted:FILE.")] = (
+        "linear"
+    )
+    replicas: Annotated[str, typer.Option(help="Servers behind the router.")] = "1"
+    router: Annotated[RouterKind, typer.Option(help="Who gets a request.")] = RouterKind.LEAST_LOADED
+    ttft: Annotated[str | None, typer.Option(help="Target of the time to first token, such as 300ms.")] = None
+    itl: Annotated[str | None, typer.Option(help="Target of a request's mean gap between tokens.")] = None
+    e2e: Annotated[str | None, typer.Option(help="Target of a request's whole time.")] = None
+    seed: Annotated[int, typer.Option(help="Of lengths, arrivals and prompts.")] = 0
+    out: Annotated[Path, typer.Option(help="Result file; the report lies beside it.")] = Path("simulate.jsonl")
+
+    @property
+    def targets(self) -> Targets:
+        """The latency targets."""
+        return Targets(
+            ttft_s=None if self.ttft is None else parse_seconds("--ttft", self.ttft),
+            itl_s=None if self.itl is None else parse_seconds("--itl", self.itl),
+            e2e_s=None if self.e2e is None else parse_seconds("--e2e", self.e2e),
+        )
+
+    def scenario(self) -> Scenario:
+        """What the flags stand for. Raises ConfigError."""
+        costs = parse_costs(self.costs)
+        num_replicas = parse_count("--replicas", self.replicas)
+        check_option("--replicas", num_replicas, 1, MAX_REPLICAS)
+        max_tokens = None if self.max_tokens == EXACT else parse_count("--max-tokens", self.max_tokens)
+        check_option("--max-tokens", max_tokens, 1, MAX_TOKENS)
+        num_requests = self.requests
+        if num_requests is None and self.seconds is None:
+            num_requests = DEFAULT_REQUESTS
+        return Scenario(
+            workload=self._workload(),
+            policy=Policy(
+                kind=self.policy,
+                batch=parse_count("--batch", self.batch),
+                chunk=parse_count("--chunk", self.chunk),
+                order=self.order,
+                pool_tokens=parse_count("--pool", self.pool) if self.pool else costs.pool_tokens or DEFAULT_POOL_TOKENS,
+                block_size=parse_count("--block-size", self.block_size),
+                max_context=costs.max_context or DEFAULT_CONTEXT,
+            ),
+            step_time=costs.step_time,
+            num_requests=num_requests,
+            duration_s=None if self.seconds is None else parse_seconds("--seconds", self.seconds),
+            warmup_s=parse_seconds("--warmup", self.warmup, least=0),
+            max_tokens=max_tokens,
+            num_replicas=num_replicas,
+            router=self.router,
+            targets=self.targets,
+            label=self.policy,
+        )
+
+    def about(self) -> dict[str, dict[str, str]]:
+        """What a report says of the fleet and the workload."""
+        scenario = self.scenario()
+        policy = scenario.policy
+        return {
+            "server": {
+                "policy": f"{policy.kind}, batch {policy.batch}, chunk {policy.chunk}, {policy.order} first",
+                "pool": f"{policy.pool_tokens} tokens in blocks of {policy.block_size}",
+                "costs": self.costs,
+                "fleet": f"{scenario.num_replicas}, {scenario.router}",
+            },
+            "workload": {
+                "seed": str(self.seed),
+                "lengths": self.workload,
+                "arrivals": self.arrivals,
+                "prefix": self.prefix,
+                "sessions": self.sessions,
+                "max tokens": self.max_tokens,
+            },
+        }
+
+    def _workload(self) -> Workload:
+        return Workload(
+            parse_length_pair(self.workload, "--workload"),
+            parse_arrivals(self.arrivals),
+            parse_prefix(self.prefix),
+            parse_sessions(self.sessions),
+            self.seed,
+        )

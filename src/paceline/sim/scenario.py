@@ -1,0 +1,107 @@
+"""One thing to simulate, and what came of it as a point of a result: the types and measures are those of `bench`."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from paceline import __version__
+from paceline.bench.measures import Window, closed
+from paceline.bench.record import RequestRecord
+from paceline.bench.result import Experiment, Header, Point, Result, Targets
+from paceline.core.scheduler import Scheduler
+from paceline.costs.step import StepTime
+from paceline.sim.fleet import Fleet, Traffic
+from paceline.sim.policies import Policy
+from paceline.sim.replica import Replica
+from paceline.sim.requests import RequestMaker
+from paceline.sim.router import ROUTERS, RouterKind
+from paceline.workload.arrivals import ClosedLoop, at_rate
+from paceline.workload.workload import Workload
+
+NO_END = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A workload on a fleet. It ends after `num_requests`, or when `duration_s` is over and all is answered; the
+    first `warmup_s` are not counted. `max_tokens`: see RequestMaker.
+    """
+
+    workload: Workload
+    policy: Policy
+    step_time: StepTime
+    num_requests: int | None = None
+    duration_s: float | None = None
+    warmup_s: float = 0.0
+    max_tokens: int | None = None
+    num_replicas: int = 1
+    router: RouterKind = RouterKind.LEAST_LOADED
+    targets: Targets = field(default_factory=Targets)
+    label: str = "simulated"
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """A point, its requests, and what only the inside knows: steps, preemptions, how busy the replicas were."""
+
+    point: Point
+    records: tuple[RequestRecord, ...]
+    num_steps: int
+    num_preemptions: int
+    busy_share: float
+
+
+def simulate(scenario: Scenario) -> Simulated:
+    """Run it to its last answer."""
+    arrivals = scenario.workload.arrivals
+    concurrency = arrivals.concurrency if isinstance(arrivals, ClosedLoop) else None
+    replicas = [Replica(scenario.policy, scenario.step_time) for _ in range(scenario.num_replicas)]
+    fleet = Fleet(replicas, ROUTERS[scenario.router](), RequestMaker(scenario.workload.seed, scenario.max_tokens))
+    num_requests = NO_END if scenario.num_requests is None else scenario.num_requests
+    traffic = Traffic(scenario.workload.items(num_requests), concurrency, scenario.duration_s, scenario.label)
+    records = tuple(fleet.run(traffic))
+    window = closed(Window(scenario.warmup_s), records)
+    elapsed_s = max((record.ended_s for record in records), default=0.0)
+    busy_share = sum(replica.clock.busy_s for replica in replicas) / max(elapsed_s * len(replicas), 1e-9)
+    num_preemptions = sum(
+        replica.scheduler.num_preemptions for replica in replicas if isinstance(replica.scheduler, Scheduler)
+    )
+    rate = None if isinstance(arrivals, ClosedLoop) or not math.isfinite(arrivals.rate_per_s) else arrivals.rate_per_s
+    point = Point(
+        label=scenario.label,
+        window_start_s=window.start_s,
+        window_end_s=max(window.start_s, window.end_s),
+        concurrency=concurrency,
+        rate_per_s=rate,
+        server=scenario.policy.kind,
+        limited_by=f"replicas at work {busy_share:.0%} of the time, {num_preemptions} preemptions",
+    )
+    return Simulated(point, records, sum(replica.num_steps for replica in replicas), num_preemptions, busy_share)
+
+
+def at_load(scenario: Scenario, concurrency: int | None = None, rate_per_s: float | None = None) -> Scenario:
+    """The same under another load."""
+    workload = scenario.workload
+    if concurrency is not None:
+        workload = replace(workload, arrivals=ClosedLoop(concurrency))
+    if rate_per_s is not None:
+        workload = replace(workload, arrivals=at_rate(workload.arrivals, rate_per_s))
+    return replace(scenario, workload=workload)
+
+
+def result_of(runs: Sequence[Simulated], targets: Targets, command: str, about: dict[str, dict[str, str]]) -> Result:
+    """All points as one result. Nothing in it depends on when or where it was made."""
+    return Result(
+        Header(
+            experiment=Experiment.RUN if len(runs) == 1 else Experiment.SWEEP,
+            command=command,
+            started_at="on a virtual clock",
+            versions={"paceline": __version__},
+            server=about["server"],
+            machine={"clock": "virtual: these are simulated times"},
+            workload=about["workload"],
+            targets=targets,
+            points=tuple(run.point for run in runs),
+        ),
+        tuple(record for run in runs for record in run.records),
+    )
