@@ -6,6 +6,7 @@ With the prefix cache a turn prefills only what is new; its KV is read by every 
 from dataclasses import dataclass
 
 from paceline.costs.capacity import Replica
+from paceline.costs.step import decode_work
 from paceline.costs.units import GB
 
 
@@ -31,7 +32,7 @@ def turns(replica: Replica, batch: int, num_turns: int) -> tuple[Turn, ...]:
             Turn(
                 number=number,
                 context_tokens=context_tokens,
-                decode_step_s=estimator.tpot_s(batch, context_tokens - load.output_tokens / 2),
+                decode_step_s=replica.costs.step_s(decode_work(batch, context_tokens - load.output_tokens / 2)),
                 memory_limit=estimator.memory_limit(context_tokens, workspace_bytes),
                 kv_gb=batch * estimator.kv_bytes(context_tokens) / GB,
             )

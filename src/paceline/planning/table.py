@@ -53,9 +53,10 @@ def subject(found: Answer) -> str:
     model = estimator.model
     active = "" if model.num_active_params is None else f", {counted(model.active_params)} active"
     rate = "" if load.rate_per_s is None else f", {load.rate_per_s:g} requests/s"
+    fitted = "" if found.question.replica.step_time is None else "; step times fitted to recorded steps"
     return (
         f"{model.name} ({counted(model.num_params)} parameters{active}), {load.input_tokens:,} tokens in, "
-        f"{load.output_tokens:,} out{rate}; figures: {estimator.hardware.source}"
+        f"{load.output_tokens:,} out{rate}; figures: {estimator.hardware.source}{fitted}"
     )
 
 

@@ -4,7 +4,7 @@ The step loop is the engine's. Its executor answers with the recorded tokens, ch
 digest, and moves the virtual clock by the recorded duration.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from paceline.bench.record import Outcome, RequestRecord, TokenCount
@@ -28,12 +28,17 @@ class PlanDiffersError(PacelineError):
     """A fresh scheduler decided something else than the recorded one."""
 
 
+# Told each plan and how long it took.
+OnStep = Callable[[StepPlan, float], None]
+
+
 class RecordedExecutor:
     """Answers the next plan with `step`, the recorded one."""
 
-    def __init__(self, clock: VirtualClock) -> None:
+    def __init__(self, clock: VirtualClock, on_step: OnStep | None = None) -> None:
         self.step: Step | None = None
         self._clock = clock
+        self._on_step = on_step
 
     def execute(self, plan: StepPlan) -> StepResult:
         """The recorded answer. Raises PlanDiffersError."""
@@ -46,6 +51,8 @@ class RecordedExecutor:
             )
         self._clock.now_s += step.duration_s
         self._clock.busy_s += step.duration_s
+        if self._on_step is not None:
+            self._on_step(plan, step.duration_s)
         ends, scores = dict(step.ends), dict(step.scores)
         return StepResult(
             tuple(
@@ -73,12 +80,12 @@ class Stream:
 class Replay:
     """One part of a recording, line by line. `streams` are those under way; ended ones are handed out."""
 
-    def __init__(self, header: Header) -> None:
+    def __init__(self, header: Header, on_step: OnStep | None = None) -> None:
         self.clock = VirtualClock()
         self.num_steps = 0
         kv = KvManager(header.num_blocks, header.block_size)
         self.scheduler = Scheduler(header.limits, kv, LearnedReserve(header.block_size))
-        self._executor = RecordedExecutor(self.clock)
+        self._executor = RecordedExecutor(self.clock, on_step)
         self._loop = StepLoop(self.scheduler, self._executor)
         self._streams: dict[tuple[RequestId, int], Stream] = {}
 
