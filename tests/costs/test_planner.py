@@ -143,6 +143,15 @@ def test_replicas_are_the_fewest_below_the_planned_utilization(rate_per_s: float
     assert fleet.price_per_million_tokens == pytest.approx(2.5 * fleet.num_cards / (3600 * rate_per_s * 256) * 1e6)
 
 
+def test_a_plan_says_what_prefill_and_decode_wait_for() -> None:
+    [reason] = [reason for reason in plan(QUESTION).reasons if reason.startswith("intensity")]
+    # Prefill: 2 · P · 1000 / (2 · P + 1000 · k); decode: 2 · P · 188 / (2 · P + 188 · 1128 · k).
+    assert reason == (
+        "intensity: prefill 998 FLOP/byte (waits for arithmetic), decode of 188 sequences 126 (memory); the ridge "
+        "point is 295, for weights alone 295 sequences"
+    )
+
+
 def test_waiting_grows_without_bound_as_the_queue_fills() -> None:
     # M/D/1 at half load: the mean wait is half a service time.
     assert queue_wait_s(0.5, 1.0, 0.0)[0] == pytest.approx(0.5)
@@ -211,6 +220,31 @@ def test_pools_have_enough_of_each_and_pay_for_the_transfer() -> None:
     assert tight.num_prefill_replicas > 2
     assert tight.ttft_p99_s <= 0.05
     assert plan_pools(replace(QUESTION, targets=Targets(ttft_s=0.001))) is None
+
+
+@pytest.mark.parametrize("ttft_s", [0.03, 0.04, 0.06, 0.1, None])
+def test_the_prefill_pool_is_the_smallest_inside_the_target(ttft_s: float | None) -> None:
+    pools = plan_pools(replace(QUESTION, targets=Targets(ttft_s=ttft_s)))
+    assert pools is not None
+    service_s = QUESTION.replica.prefill_s
+
+    def is_good(num_replicas: int) -> bool:
+        share = 50.0 * service_s / num_replicas
+        if share > 0.8:
+            return False
+        return ttft_s is None or queue_wait_s(share, service_s, 0.0)[1] + service_s + pools.transfer_s <= ttft_s
+
+    assert pools.num_prefill_replicas == next(number for number in range(1, 1000) if is_good(number))
+
+
+def test_a_million_requests_a_second_are_planned_without_counting_them_up() -> None:
+    replica = replace(QUESTION.replica, load=Load(1e6, 1000, 256))
+    question = replace(QUESTION, replica=replica, targets=Targets(ttft_s=0.03, tpot_s=0.03))
+    pools, fleet = plan_pools(question), plan(question).fleet
+    assert pools is not None
+    assert pools.num_prefill_replicas > 30_000
+    assert fleet is not None
+    assert fleet.num_replicas > 50_000
 
 
 def test_tpot_drifts_up_and_room_shrinks_over_a_session() -> None:

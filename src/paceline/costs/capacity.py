@@ -104,7 +104,7 @@ class Replica:
         """The replica at a rate, with the smallest batch that keeps up; None where no batch does."""
         if self.at_batch(MAX_BATCH).rate_per_s < rate_per_s:
             return None
-        batch = _largest(lambda tried: self.at_batch(tried).rate_per_s < rate_per_s, MAX_BATCH) + 1
+        batch = largest_that(lambda tried: self.at_batch(tried).rate_per_s < rate_per_s, MAX_BATCH) + 1
         return self._point(batch, rate_per_s)
 
     def _point(self, batch: int, rate_per_s: float) -> OperatingPoint:
@@ -124,7 +124,7 @@ class Replica:
     def largest_batch(self, targets: Targets) -> int:
         """The largest batch inside targets and memory, prefill's share counted; 0 where one sequence is too many."""
         limit = min(self.memory_limit, MAX_BATCH)
-        return _largest(lambda batch: not broken_targets(self.at_batch(batch), targets), limit)
+        return largest_that(lambda batch: not broken_targets(self.at_batch(batch), targets), limit)
 
     def largest_decode_batch(self, targets: Targets) -> int:
         """The same if there were no prefill: the closed form of a card that only decodes."""
@@ -132,7 +132,7 @@ class Replica:
         if targets.tpot_s is None:
             return limit
         allowed_s = targets.tpot_s
-        return _largest(lambda batch: self.decode_step_s(batch) <= allowed_s, limit)
+        return largest_that(lambda batch: self.decode_step_s(batch) <= allowed_s, limit)
 
 
 def queue_wait_s(share: float, service_s: float, variation: float) -> tuple[float, float]:
@@ -152,7 +152,7 @@ def broken_targets(point: OperatingPoint, targets: Targets) -> tuple[str, ...]:
     return tuple(broken)
 
 
-def _largest(holds: Callable[[int], bool], limit: int) -> int:
+def largest_that(holds: Callable[[int], bool], limit: int) -> int:
     """The largest number in [1, limit] that `holds`, or 0. It holds up to some number and not from there."""
     low, high = 0, limit + 1
     while high - low > 1:

@@ -15,7 +15,7 @@ class Load:
     rate_per_s: arrivals, Poisson; None: how many a replica can take is the question.
     input_tokens, output_tokens: means, S and G of the formulas.
     input_variation: squared coefficient of variation of prompt lengths: 0 all alike, 1 exponential.
-    cached_share: share of each prompt that the prefix cache already holds.
+    cached_share: share of each prompt that the prefix cache already holds: one beginning that all have in common.
     num_sessions: sequences that have to be held in memory at once, if that is demanded.
     """
 

@@ -16,8 +16,8 @@ from paceline.costs.load import Targets
 from paceline.costs.memory import MemoryFit, memory_fit, memory_reasons
 from paceline.costs.question import Question, price_per_million_tokens
 from paceline.costs.speculation import MAX_BATCH
-from paceline.costs.step import decode_work
-from paceline.costs.units import sized, timed
+from paceline.costs.step import decode_work, prefill_work
+from paceline.costs.units import digits, sized, timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def _fleet(question: Question, capacity: OperatingPoint) -> Fleet | None:
     rate_per_s = replica.load.rate_per_s
     if rate_per_s is None:
         return None
-    num_replicas = ceil(rate_per_s / (capacity.rate_per_s * replica.margins.utilization) - 1e-9)
+    num_replicas = max(1, ceil(rate_per_s / (capacity.rate_per_s * replica.margins.utilization) - 1e-9))
     point = replica.at_rate(rate_per_s / num_replicas)
     assert point is not None, "a share of the load is below the capacity"
     num_cards = num_replicas * replica.estimator.num_cards
@@ -155,6 +155,7 @@ def _capacity_reasons(replica: Replica, capacity: OperatingPoint, alone: DecodeA
     together = replica.num_prefilled_together
     prompts = f" ({together} prompts together reach the ridge point)" if together > 1 else ""
     return (
+        intensity_reason(replica, capacity.batch),
         _step_reason(replica, capacity.batch),
         f"prefill: {load.computed_tokens:,} tokens take the cards for {timed(replica.prefill_s)}{prompts}",
         f"decode alone: {alone.batch:,} sequences at {timed(alone.tpot_s)} = {alone.tokens_per_s:,.0f} tokens/s",
@@ -162,7 +163,22 @@ def _capacity_reasons(replica: Replica, capacity: OperatingPoint, alone: DecodeA
         f"{capacity.batch:,} × {timed(replica.prefill_s)} / {load.output_tokens:,} = {timed(capacity.tpot_s)}; "
         f"one more breaks: {binds}",
         f"capacity of a replica: {capacity.batch:,} / ({load.output_tokens:,} × {timed(capacity.tpot_s)}) = "
-        f"{capacity.rate_per_s:.4g} requests/s",
+        f"{digits(capacity.rate_per_s, 4)} requests/s",
+    )
+
+
+def intensity_reason(replica: Replica, batch: int) -> str:
+    """FLOPs a byte of prefill and decode beside the ridge point, which says what each waits for."""
+    estimator, load = replica.estimator, replica.load
+    together = replica.num_prefilled_together
+    prefill = estimator.intensity(prefill_work(together, load.computed_tokens, load.cached_tokens))
+    decode = estimator.intensity(decode_work(batch, load.mean_context))
+    ridge = estimator.hardware.ridge_flops_per_byte
+    bounds = ["arithmetic" if intensity > ridge else "memory" for intensity in (prefill, decode)]
+    return (
+        f"intensity: prefill {digits(prefill)} FLOP/byte (waits for {bounds[0]}), decode of {batch:,} sequences "
+        f"{digits(decode)} ({bounds[1]}); the ridge point is {digits(ridge)}, for weights alone "
+        f"{estimator.ridge_batch:,.0f} sequences"
     )
 
 
@@ -178,10 +194,10 @@ def _step_reason(replica: Replica, batch: int) -> str:
     work = decode_work(batch, replica.load.mean_context)
     memory = (
         f"(weights {sized(estimator.weights_read(work))} + KV {sized(estimator.kv_read(work))}) / "
-        f"{estimator.bytes_per_s / 1e12:.4g} TB/s = {timed(estimator.memory_s(work))}"
+        f"{digits(estimator.bytes_per_s / 1e12, 4)} TB/s = {timed(estimator.memory_s(work))}"
     )
     arithmetic = (
-        f"{estimator.flops(work) / 1e12:.4g} TFLOP / {estimator.flops_per_s / 1e12:.4g} TFLOP/s = "
+        f"{digits(estimator.flops(work) / 1e12, 4)} TFLOP / {digits(estimator.flops_per_s / 1e12, 4)} TFLOP/s = "
         f"{timed(estimator.arithmetic_s(work))}"
     )
     return (
@@ -195,11 +211,11 @@ def _fleet_reasons(replica: Replica, capacity: OperatingPoint, fleet: Fleet) -> 
     point = fleet.point
     return (
         f"prefill of all requests: {rate_per_s:g}/s × {timed(replica.prefill_s)} = "
-        f"{rate_per_s * replica.prefill_s:.3g} replicas; decode of all: "
+        f"{digits(rate_per_s * replica.prefill_s)} replicas; decode of all: "
         f"{rate_per_s * replica.load.output_tokens:,.0f} tokens/s",
-        f"replicas: {rate_per_s:g} / ({capacity.rate_per_s:.4g} × {replica.margins.utilization:.0%} utilization) → "
-        f"{fleet.num_replicas}, each at {fleet.utilization:.0%} of its capacity",
-        f"each replica: {rate_per_s / fleet.num_replicas:.4g} requests/s, prefill takes {point.prefill_share:.0%}, "
-        f"TPOT = {timed(point.decode_step_s)} / (1 − {point.prefill_share:.2f}) = {timed(point.tpot_s)} with "
+        f"replicas: {rate_per_s:g} / ({digits(capacity.rate_per_s, 4)} × {replica.margins.utilization:.0%} utilization) "
+        f"→ {fleet.num_replicas}, each at {fleet.utilization:.0%} of its capacity",
+        f"each replica: {digits(rate_per_s / fleet.num_replicas, 4)} requests/s, prefill takes "
+        f"{point.prefill_share:.0%}, TPOT = {timed(point.decode_step_s)} / (1 − {point.prefill_share:.2f}) = {timed(point.tpot_s)} with "
         f"{point.batch:,} sequences; TTFT {timed(point.ttft_s)} (mean), {timed(point.ttft_p99_s)} (p99)",
     )

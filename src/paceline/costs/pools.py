@@ -7,8 +7,9 @@ link between them once, which adds to TTFT. Both pools use the same kind of repl
 from dataclasses import dataclass
 from math import ceil
 
-from paceline.costs.capacity import Replica, queue_wait_s
+from paceline.costs.capacity import TAIL, Replica, largest_that, queue_wait_s
 from paceline.costs.question import Question, price_per_million_tokens
+from paceline.costs.units import digits, timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ def plan_pools(question: Question) -> Pools | None:
         return None
     step_s = replica.decode_step_s(limit)
     rows = rate_per_s * replica.load.output_tokens * step_s
-    num_decode = ceil(rows / (limit * replica.margins.utilization) - 1e-9)
+    num_decode = max(1, ceil(rows / (limit * replica.margins.utilization) - 1e-9))
     return _pools(question, num_prefill, num_decode, transfer_s)
 
 
@@ -50,12 +51,20 @@ def _prefill_ttft_s(replica: Replica, rate_per_s: float, transfer_s: float) -> f
 
 
 def _prefill_replicas(replica: Replica, rate_per_s: float, transfer_s: float, target_s: float | None) -> int | None:
+    """The fewest below the planned utilization and inside the TTFT target; None where no number is."""
     if target_s is not None and replica.own_prefill_s + transfer_s > target_s:
         return None
-    num_replicas = ceil(rate_per_s * replica.prefill_s / replica.margins.utilization - 1e-9)
-    while target_s is not None and _prefill_ttft_s(replica, rate_per_s / num_replicas, transfer_s) > target_s:
-        num_replicas += 1
-    return num_replicas
+    fewest = max(1, ceil(rate_per_s * replica.prefill_s / replica.margins.utilization - 1e-9))
+    if target_s is None:
+        return fewest
+    allowed_s = target_s
+
+    def misses(num_replicas: int) -> bool:
+        return num_replicas < fewest or _prefill_ttft_s(replica, rate_per_s / num_replicas, transfer_s) > allowed_s
+
+    # With a share below TAIL nobody waits at p99.
+    enough = fewest + ceil(rate_per_s * replica.prefill_s / TAIL) + 1
+    return largest_that(misses, enough) + 1
 
 
 def _pools(question: Question, num_prefill: int, num_decode: int, transfer_s: float) -> Pools:
@@ -64,11 +73,11 @@ def _pools(question: Question, num_prefill: int, num_decode: int, transfer_s: fl
     batch, step_s = _decode_state(replica, rate_per_s / num_decode)
     num_cards = (num_prefill + num_decode) * replica.estimator.num_cards
     reasons = (
-        f"prefill pool: {rate_per_s:g}/s × {replica.prefill_s * 1e3:.3g} ms = {rate_per_s * replica.prefill_s:.3g} "
+        f"prefill pool: {rate_per_s:g}/s × {timed(replica.prefill_s)} = {digits(rate_per_s * replica.prefill_s)} "
         f"replicas, below {replica.margins.utilization:.0%} each: {num_prefill}",
         f"decode pool: {rate_per_s * num_output:,.0f} tokens/s on {num_decode}: {batch:,} sequences at "
-        f"{step_s * 1e3:.3g} ms each",
-        f"a prompt's KV crosses the link in {transfer_s * 1e3:.3g} ms",
+        f"{timed(step_s)} each",
+        f"a prompt's KV crosses the link in {timed(transfer_s)}",
     )
     return Pools(
         num_prefill_replicas=num_prefill,

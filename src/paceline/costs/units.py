@@ -9,21 +9,22 @@ GIB = 2**30
 
 def sized(num_bytes: float) -> str:
     """Bytes as a person reads them, in both units: `537 GB (500 GiB)`."""
-    return f"{_digits(num_bytes / GB)} GB ({_digits(num_bytes / GIB)} GiB)"
+    return f"{digits(num_bytes / GB)} GB ({digits(num_bytes / GIB)} GiB)"
 
 
 def timed(seconds: float) -> str:
     """A time as a person reads it: `8.71 ms`, `1.67 s`."""
-    return f"{seconds * 1e3:.3g} ms" if seconds < 0.9995 else f"{seconds:.3g} s"
+    return f"{digits(seconds * 1e3)} ms" if seconds < 0.9995 else f"{digits(seconds)} s"
 
 
 def counted(number: float) -> str:
     """A count with its unit prefix: `70.6 B`, `989 T`."""
     for scale, letter in ((1e15, "P"), (1e12, "T"), (1e9, "B"), (1e6, "M")):
         if number >= scale:
-            return f"{number / scale:.4g} {letter}"
-    return f"{number:,.4g}"
+            return f"{digits(number / scale, 4)} {letter}"
+    return f"{number:,.0f}"
 
 
-def _digits(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+def digits(value: float, num_digits: int = 3) -> str:
+    """A number with so many digits that matter, and never as a power of ten above: `0.412`, `25.5`, `38,022`."""
+    return f"{value:,.0f}" if value >= 10.0 ** (num_digits - 1) else f"{value:.{num_digits}g}"

@@ -9,7 +9,7 @@ import typer
 
 from paceline.costs.fit import fit_step_time
 from paceline.costs.fitted import FitError, FittedStepTime
-from paceline.costs.units import timed
+from paceline.costs.units import digits, timed
 from paceline.errors import ConfigError
 from paceline.sim.costs_option import parse_costs
 from paceline.sim.measured import measured_steps
@@ -36,8 +36,8 @@ def fit(
 def told(law: FittedStepTime, error: FitError) -> Sequence[str]:
     """The law, and how far to trust it."""
     return (
-        f"a step: {timed(law.overhead_s)} + {timed(law.token_s)} × max(tokens, {law.ridge_tokens:.3g}) + "
-        f"{law.context_token_s * 1e9:.3g} ns a token of context + {law.pair_s * 1e9:.3g} ns a pair attended + "
+        f"a step: {timed(law.overhead_s)} + {timed(law.token_s)} × max(tokens, {digits(law.ridge_tokens)}) + "
+        f"{digits(law.context_token_s * 1e9)} ns a token of context + {digits(law.pair_s * 1e9)} ns a pair attended + "
         f"{timed(law.sampled_s)} a token sampled",
         f"error on steps it was not fitted to: median {error.median:.1%}, p90 {error.p90:.1%}, largest "
         f"{error.largest:.0%}; all {error.num_steps:,} steps together: {error.bias:.3f} of the measured time",

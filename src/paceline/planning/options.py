@@ -30,29 +30,6 @@ CARD_COUNTS = (1, 2, 4, 8, 16, 32, 64)
 
 
 @dataclass(frozen=True, slots=True)
-class HardwareOptions:
-    """A card of the catalogue, or this machine; each figure can be given instead."""
-
-    hardware: str
-    flops: str | None
-    bandwidth: str | None
-    memory: str | None
-
-    def chosen(self) -> Hardware:
-        """The card, with the figures that were given."""
-        card = measure_this_machine() if self.hardware == THIS_MACHINE else find_hardware(self.hardware)
-        if self.flops is not None:
-            card = replace(card, flops_per_s=parse_rate("--flops", self.flops), source=f"{card.source}; --flops")
-        if self.bandwidth is not None:
-            rate = parse_rate("--bandwidth", self.bandwidth)
-            card = replace(card, bytes_per_s=rate, source=f"{card.source}; --bandwidth")
-        if self.memory is not None:
-            size = parse_bytes("--memory", self.memory)
-            card = replace(card, memory_bytes=size, source=f"{card.source}; --memory")
-        return card
-
-
-@dataclass(frozen=True, slots=True)
 class PlanOptions:
     """Options of a fleet's plan; the annotations are what the command line shows."""
 
@@ -98,7 +75,7 @@ class PlanOptions:
         load, margins = self.load(), Margins(self.workspace, self.utilization)
         estimator = DatasheetEstimator(
             size,
-            HardwareOptions(self.hardware, self.flops, self.bandwidth, self.memory).chosen(),
+            self.card(),
             weights=weights,
             kv=kv_format(self.kv_cache_dtype),
             efficiency=self.efficiency or (1.0 if self.hardware == THIS_MACHINE else DEFAULT_EFFICIENCY),
@@ -111,6 +88,19 @@ class PlanOptions:
         law = None if self.fitted is None else read_fitted(self.fitted)
         replica = Replica(replace(estimator, num_cards=num_cards), load, margins, law)
         return Question(replica, targets, self.price)
+
+    def card(self) -> Hardware:
+        """The card of the catalogue, or this machine, with the figures that were given instead."""
+        card = measure_this_machine() if self.hardware == THIS_MACHINE else find_hardware(self.hardware)
+        if self.flops is not None:
+            card = replace(card, flops_per_s=parse_rate("--flops", self.flops), source=f"{card.source}; --flops")
+        if self.bandwidth is not None:
+            rate = parse_rate("--bandwidth", self.bandwidth)
+            card = replace(card, bytes_per_s=rate, source=f"{card.source}; --bandwidth")
+        if self.memory is not None:
+            size = parse_bytes("--memory", self.memory)
+            card = replace(card, memory_bytes=size, source=f"{card.source}; --memory")
+        return card
 
     def load(self) -> Load:
         """The load; of a distribution of lengths its means and its spread."""

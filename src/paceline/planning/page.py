@@ -7,7 +7,7 @@ from pathlib import Path
 from paceline.bench.options import command_line
 from paceline.bench.report_figure import Figure, Json, axis, layout, log_axis, style
 from paceline.bench.report_page import Page, Table, render
-from paceline.costs.units import sized, timed
+from paceline.costs.units import digits, sized, timed
 from paceline.errors import ConfigError
 from paceline.planning.answer import Answer, as_json
 from paceline.planning.table import effect_rows, headline, subject
@@ -66,7 +66,7 @@ def _curve_table(found: Answer) -> Table:
             f"{point.batch:,}",
             timed(point.decode_step_s),
             timed(point.tpot_s),
-            f"{point.rate_per_s:.4g}",
+            f"{digits(point.rate_per_s, 4)}",
             f"{point.streams_tokens_per_s:,.0f}",
             timed(point.ttft_p99_s),
         )

@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from paceline.costs.capacity import OperatingPoint
-from paceline.costs.units import counted, sized, timed
+from paceline.costs.units import counted, digits, sized, timed
 from paceline.planning.answer import Answer
 
 NUM_EFFECTS = 5
@@ -37,10 +37,12 @@ def headline(found: Answer) -> str:
         return plan.refusal or "no answer"
     card = question.replica.estimator.hardware.name
     if plan.fleet is None:
-        return f"one replica of {found.num_cards} × {card} takes {plan.capacity.rate_per_s:.4g} requests/s"
+        return f"one replica of {found.num_cards} × {card} takes {digits(plan.capacity.rate_per_s, 4)} requests/s"
     fleet = plan.fleet
     plural = "s" if fleet.num_replicas > 1 else ""
-    price = "" if fleet.price_per_million_tokens is None else f", {fleet.price_per_million_tokens:.3g} per 1M tokens"
+    price = (
+        "" if fleet.price_per_million_tokens is None else f", {digits(fleet.price_per_million_tokens)} per 1M tokens"
+    )
     return (
         f"{fleet.num_replicas} replica{plural} of {question.replica.estimator.num_cards} × {card} "
         f"({fleet.num_cards} cards), each at {fleet.utilization:.0%} of its capacity{price}"
@@ -77,8 +79,8 @@ def effect_rows(found: Answer) -> list[tuple[str, ...]]:
     for effect in found.effects:
         gain = "" if effect.gain is None else f" ({effect.gain:.2f}×)"
         cards = "" if effect.num_cards is None else str(effect.num_cards)
-        price = "" if effect.price_per_million_tokens is None else f"{effect.price_per_million_tokens:.3g}"
-        rows.append((effect.change, f"{effect.rate_per_card_s:.3g}{gain}", cards, timed(effect.tpot_s), price))
+        price = "" if effect.price_per_million_tokens is None else f"{digits(effect.price_per_million_tokens)}"
+        rows.append((effect.change, f"{digits(effect.rate_per_card_s)}{gain}", cards, timed(effect.tpot_s), price))
     return rows
 
 
@@ -91,7 +93,7 @@ def _measures(found: Answer) -> list[tuple[str, ...]]:
 
 
 def _requests(point: OperatingPoint) -> str:
-    return f"{point.rate_per_s:.4g} requests/s"
+    return f"{digits(point.rate_per_s, 4)} requests/s"
 
 
 MEASURES = (
@@ -108,7 +110,7 @@ MEASURES = (
 def _turn(found: Answer, index: int) -> tuple[str, ...]:
     turn = found.turns[index]
     step = timed(turn.decode_step_s)
-    return str(turn.number), f"{turn.context_tokens:,}", step, f"{turn.kv_gb:.3g} GB", f"{turn.memory_limit:,}"
+    return str(turn.number), f"{turn.context_tokens:,}", step, f"{digits(turn.kv_gb)} GB", f"{turn.memory_limit:,}"
 
 
 def grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
