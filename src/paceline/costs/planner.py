@@ -209,13 +209,15 @@ def _step_reason(replica: Replica, batch: int) -> str:
 def _fleet_reasons(replica: Replica, capacity: OperatingPoint, fleet: Fleet) -> tuple[str, ...]:
     rate_per_s = replica.load.rate_per_s or 0.0
     point = fleet.point
+    prefill_s, tokens_per_s = timed(replica.prefill_s), rate_per_s * replica.load.output_tokens
+    planned_for = f"{digits(capacity.rate_per_s, 4)} × {replica.margins.utilization:.0%} utilization"
+    step_s, tpot_s = timed(point.decode_step_s), timed(point.tpot_s)
     return (
-        f"prefill of all requests: {rate_per_s:g}/s × {timed(replica.prefill_s)} = "
-        f"{digits(rate_per_s * replica.prefill_s)} replicas; decode of all: "
-        f"{rate_per_s * replica.load.output_tokens:,.0f} tokens/s",
-        f"replicas: {rate_per_s:g} / ({digits(capacity.rate_per_s, 4)} × {replica.margins.utilization:.0%} utilization) "
-        f"→ {fleet.num_replicas}, each at {fleet.utilization:.0%} of its capacity",
+        f"prefill of all requests: {rate_per_s:g}/s × {prefill_s} = {digits(rate_per_s * replica.prefill_s)} replicas; "
+        f"decode of all: {tokens_per_s:,.0f} tokens/s",
+        f"replicas: {rate_per_s:g} / ({planned_for}) → {fleet.num_replicas}, each at {fleet.utilization:.0%} of its "
+        "capacity",
         f"each replica: {digits(rate_per_s / fleet.num_replicas, 4)} requests/s, prefill takes "
-        f"{point.prefill_share:.0%}, TPOT = {timed(point.decode_step_s)} / (1 − {point.prefill_share:.2f}) = {timed(point.tpot_s)} with "
+        f"{point.prefill_share:.0%}, TPOT = {step_s} / (1 − {point.prefill_share:.2f}) = {tpot_s} with "
         f"{point.batch:,} sequences; TTFT {timed(point.ttft_s)} (mean), {timed(point.ttft_p99_s)} (p99)",
     )
