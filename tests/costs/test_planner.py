@@ -239,10 +239,10 @@ def test_the_prefill_pool_is_the_smallest_inside_the_target(ttft_s: float | None
 
 def test_a_million_requests_a_second_are_planned_without_counting_them_up() -> None:
     replica = replace(QUESTION.replica, load=Load(1e6, 1000, 256))
-    question = replace(QUESTION, replica=replica, targets=Targets(ttft_s=0.03, tpot_s=0.03))
+    question = replace(QUESTION, replica=replica, targets=Targets(ttft_s=0.06, tpot_s=0.03))
     pools, fleet = plan_pools(question), plan(question).fleet
     assert pools is not None
-    assert pools.num_prefill_replicas > 30_000
+    assert pools.num_prefill_replicas > 200_000
     assert fleet is not None
     assert fleet.num_replicas > 50_000
 

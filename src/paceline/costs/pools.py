@@ -72,10 +72,11 @@ def _pools(question: Question, num_prefill: int, num_decode: int, transfer_s: fl
     rate_per_s, num_output = replica.load.rate_per_s or 0.0, replica.load.output_tokens
     batch, step_s = _decode_state(replica, rate_per_s / num_decode)
     num_cards = (num_prefill + num_decode) * replica.estimator.num_cards
+    and_target = "" if question.targets.ttft_s is None else " and inside the TTFT target"
     reasons = (
         f"prefill pool: {rate_per_s:g}/s × {timed(replica.prefill_s)} = {digits(rate_per_s * replica.prefill_s)} "
-        f"replicas, below {replica.margins.utilization:.0%} each: {num_prefill}",
-        f"decode pool: {rate_per_s * num_output:,.0f} tokens/s on {num_decode}: {batch:,} sequences at "
+        f"replicas, below {replica.margins.utilization:.0%} each{and_target}: {num_prefill:,}",
+        f"decode pool: {rate_per_s * num_output:,.0f} tokens/s on {num_decode:,}: {batch:,} sequences at "
         f"{timed(step_s)} each",
         f"a prompt's KV crosses the link in {timed(transfer_s)}",
     )
