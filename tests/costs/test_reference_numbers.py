@@ -120,6 +120,7 @@ def test_a_point_obeys_the_definitions_of_throughput_and_ttft() -> None:
     # Little's law: what is inside is what comes in times how long it stays.
     assert point.rate_per_s * 256 * point.tpot_s == pytest.approx(64, rel=1e-9)
     assert point.ttft_s > replica.own_prefill_s
+    assert point.e2e_s == pytest.approx(point.ttft_s + 255 * point.tpot_s)
 
 
 # Capacity planning

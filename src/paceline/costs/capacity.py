@@ -35,7 +35,9 @@ class Drafting:
 
 @dataclass(frozen=True, slots=True)
 class OperatingPoint:
-    """A replica that runs `batch` sequences. `tpot_s`: with prefill's share; `decode_step_s`: nothing else running."""
+    """A replica that runs `batch` sequences. `tpot_s`: with prefill's share; `decode_step_s`: nothing else running;
+    `e2e_s`: mean TTFT + (G − 1)·TPOT.
+    """
 
     batch: int
     rate_per_s: float
@@ -44,6 +46,7 @@ class OperatingPoint:
     prefill_share: float
     ttft_s: float
     ttft_p99_s: float
+    e2e_s: float
 
     @property
     def streams_tokens_per_s(self) -> float:
@@ -111,14 +114,16 @@ class Replica:
         step_s, prefill_s = self.decode_step_s(batch), self.prefill_s
         share = rate_per_s * prefill_s
         mean_s, p99_s = queue_wait_s(share, prefill_s, self.load.input_variation)
+        ttft_s, tpot_s = mean_s + step_s / 2 + self.own_prefill_s, step_s / (1.0 - share)
         return OperatingPoint(
             batch=batch,
             rate_per_s=rate_per_s,
             decode_step_s=step_s,
-            tpot_s=step_s / (1.0 - share),
+            tpot_s=tpot_s,
             prefill_share=share,
-            ttft_s=mean_s + step_s / 2 + self.own_prefill_s,
+            ttft_s=ttft_s,
             ttft_p99_s=p99_s + step_s + self.own_prefill_s,
+            e2e_s=ttft_s + (self.load.output_tokens - 1) * tpot_s,
         )
 
     def largest_batch(self, targets: Targets) -> int:

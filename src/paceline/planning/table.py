@@ -102,6 +102,7 @@ MEASURES = (
     ("TPOT", lambda point: timed(point.tpot_s)),
     ("TTFT, mean", lambda point: timed(point.ttft_s)),
     ("TTFT, p99", lambda point: timed(point.ttft_p99_s)),
+    ("E2E, mean", lambda point: timed(point.e2e_s)),
     ("share of prefill", lambda point: f"{point.prefill_share:.0%}"),
     ("output tokens/s", lambda point: f"{point.streams_tokens_per_s:,.0f}"),
 )
