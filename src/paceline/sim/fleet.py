@@ -50,6 +50,14 @@ class Turn:
         return self.session[self.position]
 
 
+@dataclass(slots=True)
+class Ended:
+    """A step that ends, and what it brought."""
+
+    replica: Replica
+    outputs: Sequence[SequenceOutput]
+
+
 @dataclass(frozen=True, slots=True)
 class Traffic:
     """What is sent. `concurrency`: a closed loop of so many sessions; None: open loop, by the items' arrival_s.
@@ -89,10 +97,10 @@ class Fleet:
             elif kind == Kind.STEP_START:
                 assert isinstance(subject, Replica)
                 outputs = subject.step(now_s)
-                self._push(subject.clock.now_s, Kind.STEP_END, (subject, outputs))
+                self._push(subject.clock.now_s, Kind.STEP_END, Ended(subject, outputs))
             else:
-                assert isinstance(subject, tuple)
-                yield from self._deliver(*subject, now_s)
+                assert isinstance(subject, Ended)
+                yield from self._deliver(subject, now_s)
 
     def _push(self, time_s: float, kind: Kind, subject: object) -> None:
         heappush(self._events, (time_s, kind, next(self._numbers), subject))
@@ -131,8 +139,9 @@ class Fleet:
             replica.is_at_work = True
             self._push(now_s, Kind.STEP_START, replica)
 
-    def _deliver(self, replica: Replica, outputs: Sequence[SequenceOutput], now_s: float) -> Iterator[RequestRecord]:
-        for output in outputs:
+    def _deliver(self, step: Ended, now_s: float) -> Iterator[RequestRecord]:
+        replica = step.replica
+        for output in step.outputs:
             turn = self._turns[output.request_id]
             turn.times_s.append(now_s)
             if output.finish_reason is not None:
