@@ -120,6 +120,14 @@ def bench(context: typer.Context) -> None:
 
 
 @app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def plan(context: typer.Context) -> None:
+    """From a model, a load and targets to a fleet and its price; or when speculation pays."""
+    from paceline.planning.cli import run_plan
+
+    run_plan(context.args)
+
+
+@app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def simulate(context: typer.Context) -> None:
     """Run the scheduler on a virtual clock: what would another policy, load or fleet do?"""
     from paceline.sim.cli import app as simulate_app

@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Iterator
 
-from house import PACKAGE, PURE_BARRED_CALLS, PURE_BARRED_METHODS, PURE_LIBRARY, ROOMS, Source
+from house import PACKAGE, PURE_BARRED_CALLS, PURE_BARRED_METHODS, PURE_FILE_LIBRARIES, PURE_LIBRARY, ROOMS, Source
 
 NATIVE_MODULE = "paceline.ops._native"
 
@@ -45,6 +45,7 @@ def room_imports(source: Source) -> Iterator[str]:
 def library_imports(source: Source) -> Iterator[str]:
     """A third-party library is imported only by the rooms that own its use."""
     allowed = ROOMS[source.room].libraries if source.room in ROOMS else ()
+    allowed += PURE_FILE_LIBRARIES.get(source.name, ())
     for line, module in imported_modules(source):
         top = module.split(".")[0]
         if top and top != PACKAGE and top not in sys.stdlib_module_names and top not in allowed:
@@ -55,9 +56,10 @@ def purity(source: Source) -> Iterator[str]:
     """A pure room takes values and arithmetic from the standard library, and calls nothing that looks outside."""
     if source.room not in ROOMS or not ROOMS[source.room].is_pure:
         return
+    allowed = (PACKAGE, *PURE_LIBRARY, *ROOMS[source.room].pure_extras, *PURE_FILE_LIBRARIES.get(source.name, ()))
     for line, module in imported_modules(source):
         top = module.split(".")[0]
-        if top not in (PACKAGE, *PURE_LIBRARY, *ROOMS[source.room].pure_extras):
+        if top not in allowed:
             yield f"{source.name}:{line}: {source.room} is pure and may not import {module}"
     yield from (
         f"{source.name}:{line}: {source.room} is pure and may not {deed}" for line, deed in impure_deeds(source)

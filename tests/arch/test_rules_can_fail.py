@@ -33,6 +33,8 @@ BAD: tuple[tuple[Rule, str, str], ...] = (
     (import_rules.purity, CORE, "import numpy as np"),
     (import_rules.purity, CORE, "from time import monotonic"),
     (import_rules.purity, "src/paceline/costs/x.py", "import random"),
+    (import_rules.purity, "src/paceline/costs/x.py", "import numpy as np"),
+    (import_rules.library_imports, "src/paceline/costs/x.py", "import numpy as np"),
     (import_rules.purity, WORKLOAD, "import os.path"),
     (import_rules.purity, WORKLOAD, "import random\nx = random.random()"),
     (import_rules.purity, WORKLOAD, "from random import uniform"),
@@ -69,6 +71,8 @@ GOOD: tuple[tuple[Rule, str, str], ...] = (
     (import_rules.room_imports, TEXT, "from paceline.models.gguf_metadata import tokenizer_fields"),
     (import_rules.room_imports, CORE, "from paceline.core.kv import engine"),
     (import_rules.library_imports, OPS, "import numpy as np\nimport mmap"),
+    (import_rules.library_imports, "src/paceline/costs/fit.py", "import numpy as np"),
+    (import_rules.purity, "src/paceline/costs/fit.py", "import numpy as np"),
     (import_rules.purity, CORE, "from collections.abc import Sequence\nfrom array import array\nimport heapq"),
     (
         import_rules.purity,

@@ -28,7 +28,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What the page says. `data`: JSON scripts by element id, for whoever reads the page by program."""
+    """What the page says. `data`: JSON scripts by element id, for whoever reads the page by program.
+
+    `heading` stands over the table, `details` over the one that is folded away.
+    """
 
     title: str
     summary: str
@@ -40,6 +43,8 @@ class Page:
     notes: tuple[str, ...]
     figures: tuple[Figure, ...]
     data: Mapping[str, Json]
+    heading: str = "Points"
+    details: str = "All percentiles"
 
 
 def render(page: Page) -> str:
@@ -115,10 +120,10 @@ def _facts(name: str, values: Mapping[str, str]) -> str:
 
 def _points(page: Page) -> str:
     notes = "".join(f"<li>{escape(note)}</li>" for note in page.notes)
-    return f"""<section class="points"><h2>Points</h2>
+    return f"""<section class="points"><h2>{escape(page.heading)}</h2>
 {_table(page.table)}
 <ul class="quiet">{notes}</ul>
-<details><summary>All percentiles</summary>{_table(page.percentiles)}</details></section>"""
+<details><summary>{escape(page.details)}</summary>{_table(page.percentiles)}</details></section>"""
 
 
 def _table(table: Table) -> str:

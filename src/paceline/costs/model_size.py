@@ -49,10 +49,10 @@ class ModelSize:
             value = getattr(self, field)
             if not (math.isfinite(value) and value > 0):
                 raise ConfigError(f"model {self.name!r}: {field} must be a positive number, got {value!r}")
-        if self.active_params > self.num_params:
-            raise ConfigError(f"model {self.name!r}: {self.active_params:g} active of {self.num_params:g} parameters")
         if self.experts is not None and not 0 < self.experts.num_chosen < self.experts.num_experts:
             raise ConfigError(f"model {self.name!r}: {self.experts.num_chosen} of {self.experts.num_experts} experts")
+        if self.active_params > self.num_params:
+            raise ConfigError(f"model {self.name!r}: {self.active_params:g} active of {self.num_params:g} parameters")
         if self.windows and len(self.windows) != self.num_layers:
             raise ConfigError(f"model {self.name!r}: {len(self.windows)} windows for {self.num_layers} layers")
 
@@ -90,7 +90,7 @@ class ModelSize:
             return self.num_params
         num_experts, num_chosen = self.experts.num_experts, self.experts.num_chosen
         params_per_expert = (self.num_params - self.active_params) / (num_experts - num_chosen)
-        touched = 1.0 - (1.0 - num_chosen / num_experts) ** num_tokens
+        touched = 1.0 - math.pow(1.0 - num_chosen / num_experts, num_tokens)
         return self.num_params - num_experts * params_per_expert * (1.0 - touched)
 
     def attention_flops(self, attended_pairs: float) -> float:

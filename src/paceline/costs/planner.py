@@ -176,12 +176,17 @@ def _step_reason(replica: Replica, batch: int) -> str:
         drafting = replica.drafting
         return f"decode step with {batch:,} sequences: {step_s} a token, drafts kept with {drafting.acceptance:.0%}"
     work = decode_work(batch, replica.load.mean_context)
+    memory = (
+        f"(weights {sized(estimator.weights_read(work))} + KV {sized(estimator.kv_read(work))}) / "
+        f"{estimator.bytes_per_s / 1e12:.4g} TB/s = {timed(estimator.memory_s(work))}"
+    )
+    arithmetic = (
+        f"{estimator.flops(work) / 1e12:.4g} TFLOP / {estimator.flops_per_s / 1e12:.4g} TFLOP/s = "
+        f"{timed(estimator.arithmetic_s(work))}"
+    )
     return (
-        f"decode step with {batch:,} sequences of {replica.load.mean_context:,.0f} tokens: (weights "
-        f"{sized(estimator.weights_read(work))} + KV {sized(estimator.kv_read(work))}) / "
-        f"{estimator.bytes_per_s / 1e12:.4g} TB/s = {timed(estimator.memory_s(work))}; "
-        f"{estimator.flops(work) / 1e12:.4g} TFLOP / {estimator.flops_per_s / 1e12:.4g} TFLOP/s = {timed(estimator.arithmetic_s(work))}; the longer: {step_s} "
-        f"(efficiency {estimator.efficiency:g})"
+        f"decode step with {batch:,} sequences of {replica.load.mean_context:,.0f} tokens, efficiency "
+        f"{estimator.efficiency:g}: {memory}; {arithmetic}; the longer counts"
     )
 
 

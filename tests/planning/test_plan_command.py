@@ -1,0 +1,201 @@
+"""`paceline plan` as users run it: tables, JSON, pages, models from files, errors."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from paceline.costs.formats import weight_format
+from paceline.errors import ConfigError, PacelineError
+from paceline.models.gguf import GgufFile
+from paceline.ops.protocol import HostTensor
+from paceline.planning.cli import fleet_app, speculation_app
+from paceline.planning.machine import measure_this_machine
+from paceline.planning.model import size_from_gguf
+from paceline.planning.options import moments, parse_rate
+
+NODE = "llama-3-70b --hardware H100 --gpus 8 --rate 50 --input 1000 --output 256 --ttft 1s --itl 30ms --price 2.5"
+
+
+def planned(line: str) -> dict[str, object]:
+    result = CliRunner().invoke(fleet_app, [*line.split(), "--json"], catch_exceptions=False)
+    assert result.exit_code in (0, 1)
+    found = json.loads(result.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_the_worked_plan_is_printed_with_its_reasons() -> None:
+    result = CliRunner().invoke(fleet_app, f"{NODE} --pools --turns 2".split(), catch_exceptions=False)
+    assert result.exit_code == 0
+    shown = " ".join(result.stdout.split())
+    assert "3 replicas of 8 × H100 (24 cards), each at 68% of its capacity, 1.3 per 1M tokens" in shown
+    assert "with 188 sequences TPOT = 11.2 ms + 188 × 25.5 ms / 256 = 29.9 ms; one more breaks: TPOT target" in shown
+    assert "as pools: 2 prefill + 1 decode replicas (24 cards)" in shown
+    assert "prompts of 500 tokens instead" in shown
+    assert re.search(r"2 2,512 10\.3 ms 54\.3 GB 579", shown)
+
+
+def test_json_has_the_same_answer() -> None:
+    found = planned(NODE)
+    fleet = found["plan"]["fleet"]  # type: ignore[index]
+    assert (fleet["num_replicas"], fleet["num_cards"]) == (3, 24)
+    assert fleet["price_per_million_tokens"] == pytest.approx(2.5 * 24 / (3600 * 12_800) * 1e6)
+    assert found["costs"] == "datasheet"
+    assert found["memory"]["num_sequences"] == 1_159  # type: ignore[index]
+
+
+def test_the_page_draws_both_plots_and_reads_by_program(tmp_path: Path) -> None:
+    page = tmp_path / "plan.html"
+    result = CliRunner().invoke(fleet_app, [*NODE.split(), "--html", str(page)], catch_exceptions=False)
+    assert result.exit_code == 0
+    text = page.read_text(encoding="utf-8")
+    [figures] = re.findall(r'<script type="application/json" id="figures">(.*?)</script>', text, re.S)
+    tpot, throughput = json.loads(figures)
+    assert [tpot["id"], throughput["id"]] == ["plan-tpot", "plan-throughput"]
+    assert [trace["name"] for trace in tpot["traces"]] == ["decode alone", "with prefill's share", "target"]
+    assert {label["text"] for label in tpot["layout"]["annotations"]} == {
+        "ridge point",
+        "memory",
+        "capacity",
+        "this load",
+    }
+    [plan] = re.findall(r'<script type="application/json" id="plan">(.*?)</script>', text, re.S)
+    assert json.loads(plan)["plan"]["fleet"]["num_replicas"] == 3
+    assert "https://" not in text.split("<script>")[0]
+
+
+def test_a_plan_that_does_not_fit_says_so_and_fails() -> None:
+    result = CliRunner().invoke(fleet_app, "mixtral-8x7b --gpus 1".split(), catch_exceptions=False)
+    assert result.exit_code == 1
+    assert result.stdout.startswith("does not fit: weights 93.4 GB (87 GiB)")
+    # Without --gpus the fewest cards that hold it are taken.
+    assert planned("mixtral-8x7b")["cards_per_replica"] == 2
+    assert planned("mixtral-8x7b -q int4")["cards_per_replica"] == 1
+    assert planned("llama-3-70b --input 8000 --output 192 --sessions 200")["cards_per_replica"] == 16
+
+
+def test_figures_can_be_given_instead_of_the_catalogues() -> None:
+    found = planned("llama-3-8b --hardware L4 --flops 200T --bandwidth 1TB/s --memory 80GiB")
+    hardware = found["hardware"]
+    assert isinstance(hardware, dict)
+    assert (hardware["flops_per_s"], hardware["bytes_per_s"], hardware["memory_bytes"]) == (200e12, 1e12, 80 * 2**30)
+    assert hardware["source"].endswith("; --flops; --bandwidth; --memory")
+    with pytest.raises(ConfigError, match=r"--flops must be a rate such as 989T or 3\.35TB/s, got 'fast'"):
+        parse_rate("--flops", "fast")
+
+
+def test_lengths_of_a_workload_become_means_and_a_spread() -> None:
+    num_input, num_output, variation = moments("uniform:low=32,high=256/64")
+    assert num_input == 144
+    assert num_output == 64
+    # Uniform on [32, 256]: variance 224²/12 over the squared mean.
+    assert variation == pytest.approx(224**2 / 12 / 144**2, rel=0.01)
+
+
+def test_a_config_file_and_a_gguf_are_models_too(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    sizes = {
+        "model_type": "mistral",
+        "hidden_size": 5120,
+        "num_hidden_layers": 40,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "intermediate_size": 32768,
+        "vocab_size": 131072,
+        "max_position_embeddings": 32768,
+    }
+    config.write_text(json.dumps(sizes), encoding="utf-8")
+    for name in (str(config), str(tmp_path)):
+        found = planned(name)
+        assert found["memory"]["kv_bytes_per_token"] == 163_840  # type: ignore[index]
+        assert found["model"]["num_params"] == pytest.approx(23.57e9, rel=0.002)  # type: ignore[index]
+
+
+def test_a_gguf_states_its_own_sizes() -> None:
+    metadata = {
+        "general.architecture": "llama",
+        "llama.attention.head_count": 4,
+        "llama.attention.head_count_kv": 2,
+        "llama.block_count": 3,
+        "llama.embedding_length": 64,
+        "llama.context_length": 512,
+        "llama.expert_count": 4,
+        "llama.expert_used_count": 1,
+    }
+    shapes = {"token_embd.weight": (100, 64), "blk.0.ffn_up_exps.weight": (4 * 32, 64)}
+    tensors = {
+        name: HostTensor(name, "Q4_0", rows, columns, np.zeros((rows, columns // 32 * 18), np.uint8))
+        for name, (rows, columns) in shapes.items()
+    }
+    size, stored_as = size_from_gguf(GgufFile(Path("small.gguf"), metadata, tensors), "small")
+    assert (size.num_params, size.active_params) == (14_592, 6_400 + 8_192 / 4)
+    assert (size.head_width, size.kv_numbers_per_token) == (16, 2 * 3 * 2 * 16)
+    assert stored_as.bytes_per_number == weight_format("q4_0").bytes_per_number
+
+
+def test_speculation_prints_the_best_and_where_it_ends() -> None:
+    result = CliRunner().invoke(speculation_app, ["--alpha", "0.8", "--cost", "0.1"], catch_exceptions=False)
+    assert result.exit_code == 0
+    shown = " ".join(result.stdout.split())
+    assert shown.startswith("6 drafts a pass: 2.47 times as fast")
+    assert re.search(r"pays up to \d+ sequences; beyond, verifying 7 tokens a row", shown)
+    assert "tokens a pass, drawn" in shown
+    same = CliRunner().invoke(speculation_app, ["--alpha", "0.8", "--cost", "0.1"], catch_exceptions=False)
+    assert same.stdout == result.stdout
+
+
+def test_speculation_as_json_and_page(tmp_path: Path) -> None:
+    page = tmp_path / "speculation.html"
+    arguments = ["--alpha", "0.9", "--cost", "0.15", "--drafts", "4", "--no-check", "--json", "--html", str(page)]
+    result = CliRunner().invoke(speculation_app, arguments, catch_exceptions=False)
+    found = json.loads(result.stdout)
+    assert (found["chosen"]["num_drafts"], found["best"]["num_drafts"]) == (4, 8)
+    assert found["sampled"] == []
+    assert '"speculation-surface"' in page.read_text(encoding="utf-8")
+
+
+def test_drafts_that_do_not_pay_are_said_so() -> None:
+    result = CliRunner().invoke(speculation_app, ["--alpha", "0.3", "--cost", "0.5", "--no-check"])
+    shown = " ".join(result.stdout.split())
+    assert "no number of drafts pays at α 0.3 and cost 0.5: one gives 1.3 tokens for 1.5 passes" in shown
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("llama-3-70b --hardware H999", "hardware 'H999' is not in the catalogue: H100, "),
+        ("llama-3-70b -q int3", "weight format 'int3' is not known: float32, bf16, "),
+        ("llama-3-70b --ttft soon", "--ttft 'soon': expected a time such as 300ms, 2s or 5m"),
+        ("./no/model", "model './no/model' is a path, and nothing is there"),
+        ("llama-3-70b --output 0", "load: output_tokens must be 1 to 16777216, got 0"),
+        ("llama-3-70b --utilization 1.5", "margins: utilization must be above 0 and at most 1, got 1.5"),
+        ("llama-3-70b --html /nowhere/x.html", "--html /nowhere/x.html: No such file or directory"),
+    ],
+)
+def test_mistakes_are_named_with_what_is_allowed(line: str, complaint: str) -> None:
+    with pytest.raises(PacelineError) as raised:
+        CliRunner().invoke(fleet_app, line.split(), catch_exceptions=False)
+    assert raised.value.message.startswith(complaint)
+
+
+def test_a_mistake_is_one_line_in_the_terminal() -> None:
+    command = [sys.executable, "-m", "paceline.cli", "plan", "llama-3-70b", "--hardware", "H999"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("paceline: hardware 'H999' is not in the catalogue: H100, ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_this_machine_is_measured() -> None:
+    machine = measure_this_machine()
+    assert machine.source.startswith("measured with NumPy on ")
+    assert 1e8 < machine.bytes_per_s < 1e13
+    assert 1e8 < machine.flops_per_s < 1e15
+    assert machine.memory_bytes > 2**28
