@@ -98,7 +98,7 @@ def test_foreign_words_do_not_reach_the_terminal_as_they_are(tmp_path: Path) -> 
     assert done.returncode == 1
     assert "\x1b" not in done.stdout
     assert "[red]" in done.stdout
-    assert len(done.stdout) < 5000
+    assert done.stdout.count("x") < 2000
 
 
 @pytest.mark.parametrize("name", ["0xFFFFFFFF dimensions", "2^60 entries", "unknown quantisation type", "2^31 layers"])

@@ -38,12 +38,9 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], num_left: i
 
 def print_facts(facts: Mapping[str, str]) -> None:
     """A name and what is to be said of it, line by line."""
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(style="dim")
-    table.add_column(overflow="fold")
+    width = max(map(len, facts))
     for name, fact in facts.items():
-        table.add_row(Text(name), Text(fact))
-    _console().print(table)
+        print(f"{name:<{width}}  {fact}")
 
 
 def _console() -> Console:
