@@ -1,9 +1,11 @@
 """`paceline chat` in a terminal and on a pipe, against real servers."""
 
+import fcntl
 import os
 import pty
 import re
 import select
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +16,11 @@ import msgspec
 import pytest
 from commands import paceline, start
 
+from paceline.config import EngineConfig, ServeConfig
 from paceline.engine.messages import Submit
 from paceline.offline.chat import CONTROLS
 from running_server import RunningServer, launch, wait_until_ready
-from scripted_text import FIRST_BYTE_ID, SCRIPT_TEXT, SPECIALS
+from scripted_text import SCRIPT_TEXT, build
 
 TIMING = re.compile(r"TTFT \d+ ms · (\d+) tokens · [\d.]+ tokens/s · prompt (\d+) tokens")
 
@@ -29,7 +32,9 @@ class Terminal:
         self.ours, theirs = pty.openpty()
         self.seen = ""
         streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
-        self.process = start("chat", *arguments, **streams, start_new_session=True, env={"TERM": "xterm"})
+        # In a session of its own it takes this terminal for its own, so that a typed Ctrl-C becomes a signal.
+        take = {"start_new_session": True, "preexec_fn": lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)}
+        self.process = start("chat", *arguments, **streams, **take, env={"TERM": "xterm"})
         os.close(theirs)
 
     def wait_for(self, text: str, timeout_s: float = 20.0) -> str:
@@ -67,11 +72,10 @@ class Watched:
     journal: Path
 
     def last_prompt(self) -> str:
-        """The newest request's prompt, as text: it is one token a byte, but for the special ones."""
+        """The newest request's prompt, as text."""
         submit = msgspec.json.decode(self.requests.read_bytes().splitlines()[-1], type=Submit)
-        ids = submit.request().prompt
-        text = b"".join(bytes([i - FIRST_BYTE_ID]) if i >= FIRST_BYTE_ID else SPECIALS[i].encode() for i in ids)
-        return text.decode()
+        text = build(ServeConfig(EngineConfig()))
+        return text.tokenizer.decode(submit.request().prompt, skip_special=False)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +99,7 @@ def test_an_answer_is_streamed_with_its_timing_below(slow: Watched) -> None:
         timing = TIMING.search(shown)
         assert timing is not None, shown
         assert timing[1] == "20"
-        assert int(timing[2]) == len("<user\nCount!>\n<assistant\n") + 1
+        assert int(timing[2]) == len("<user\nCount!>\n<assistant\n")
         assert "cut at the length limit" in shown
         chat.type("/exit\n")
         assert chat.process.wait(10) == 0
@@ -141,12 +145,13 @@ def test_ctrl_c_stops_the_answer_not_the_chat(slow: Watched) -> None:
 
 
 def test_a_refusal_is_told_and_the_chat_goes_on(slow: Watched) -> None:
-    with terminal("scripted", "--url", slow.url, "--max-tokens", "3") as chat:
+    with terminal("scripted", "--url", slow.url, "--max-tokens", "100") as chat:
         chat.wait_for("> ")
         chat.type("x" * 4_000 + "\n")
-        chat.wait_for("> ")
-        chat.type("y" * 900 + "\n")
+        chat.wait_for("do not fit the context")
+        chat.type("short\n")
         chat.wait_for("TTFT")
+        assert "xxx" not in slow.last_prompt()
 
 
 def test_lines_of_a_pipe_are_turns_and_answers_come_plain(smol: RunningServer) -> None:

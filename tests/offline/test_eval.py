@@ -24,6 +24,8 @@ from paceline.text.model_text import load_model_text
 PROSE = Path(__file__).parents[1] / "data" / "prose.txt"
 TEXT = PROSE.read_text()[:400]
 WINDOW, STRIDE = 64, 24
+# Tiny models gain nothing from threads, and lose much where other work has the cores.
+torch.set_num_threads(1)
 # float32 kernels against float32 torch: the logits agree to 1e-4 of their range.
 TOLERANCE = 2e-3
 
@@ -132,12 +134,12 @@ def evaluated(*arguments: object) -> dict[str, Any]:
 def test_the_built_in_model_has_the_perplexity_of_its_dequantized_weights(tmp_path: Path) -> None:
     """As served, activations in int8 and KV in bfloat16: within 1 %. The command, and the portable kernels beside."""
     prose = tmp_path / "prose.txt"
-    prose.write_text(PROSE.read_text()[:3000])
+    prose.write_text(PROSE.read_text()[:1500])
     path = resolve("smollm2-135m")
     model = transformers_model(path, open_checkpoint(path).spec)
-    fields = evaluated("smollm2-135m", "--text", prose, "--window", "256", "--against-isa", "portable")
+    fields = evaluated("smollm2-135m", "--text", prose, "--window", "128", "--against-isa", "portable")
     tokens = load_model_text("smollm2-135m").tokenizer.encode(prose.read_text(), False)
-    windows = list(cut(tokens, [], 256, 128))
+    windows = list(cut(tokens, [], 128, 64))
     targets = targets_of(windows)
     logprobs = reference_logprobs(model, windows)[np.arange(len(targets)), targets]
     assert fields["num_tokens"] == len(targets) == len(tokens) - 1
