@@ -19,7 +19,7 @@ import msgspec
 from paceline.core.output import SequenceOutput
 from paceline.core.plan import TokenLogprobs
 from paceline.core.request import FinishReason, Request, RequestId
-from paceline.engine.contract import EngineGauges, EngineLimits
+from paceline.engine.contract import EngineCounters, EngineGauges, EngineLimits
 from paceline.engine.messages import Submit
 from paceline.errors import CheckpointError, ContextLengthError, OverloadedError
 
@@ -47,6 +47,7 @@ class Running:
     request: Request
     choice_index: int
     num_tokens: int = 0
+    admitted_s: float = field(default_factory=time.monotonic)
 
 
 @dataclass
@@ -62,6 +63,8 @@ class ScriptedEngine:
     journal: str | None = None
     requests_log: str | None = None
     num_steps: int = 0
+    num_prompt_tokens: int = 0
+    num_generated_tokens: int = 0
     running: list[Running] = field(default_factory=list)
     cancelled: list[Running] = field(default_factory=list)
 
@@ -79,6 +82,7 @@ class ScriptedEngine:
             with open(self.requests_log, "ab") as file:
                 file.write(msgspec.json.encode(Submit.of(request)) + b"\n")
         self.running += [Running(request, index) for index in range(request.num_sequences)]
+        self.num_prompt_tokens += request.num_sequences * len(request.prompt)
         fault = self.faults.get(str(request.prompt[0]))
         if fault == "exit":
             os._exit(9)
@@ -115,6 +119,7 @@ class ScriptedEngine:
             return output(running, (), scores, FinishReason.LENGTH)
         token_id = self.script[(running.choice_index + running.num_tokens) % len(self.script)]
         running.num_tokens += 1
+        self.num_generated_tokens += 1
         ends = token_id in request.stop.stop_token_ids and running.num_tokens > request.stop.min_tokens
         reason = FinishReason.STOP if ends else None
         if reason is None and running.num_tokens == request.stop.max_tokens:
@@ -124,7 +129,12 @@ class ScriptedEngine:
     def gauges(self) -> EngineGauges:
         in_use = sum(-(-(len(r.request.prompt) + r.num_tokens) // BLOCK_SIZE) for r in self.running)
         num_running = len({r.request.request_id for r in self.running})
-        return EngineGauges(0, num_running, in_use, 0, self.context // BLOCK_SIZE * 4, 0, self.num_steps)
+        counters = EngineCounters(
+            num_steps=self.num_steps,
+            num_prompt_tokens=self.num_prompt_tokens,
+            num_generated_tokens=self.num_generated_tokens,
+        )
+        return EngineGauges(0, 0, num_running, in_use, 0, self.context // BLOCK_SIZE * 4, counters)
 
 
 def output(
@@ -134,7 +144,8 @@ def output(
     reason: FinishReason | None,
 ) -> SequenceOutput:
     num_cached = len(running.request.prompt) // BLOCK_SIZE * BLOCK_SIZE
-    return SequenceOutput(running.request.request_id, running.choice_index, tokens, scores, reason, num_cached)
+    request_id, index = running.request.request_id, running.choice_index
+    return SequenceOutput(request_id, index, tokens, scores, reason, num_cached, running.admitted_s)
 
 
 def logprob_of(token_id: int) -> float:

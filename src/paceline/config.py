@@ -15,6 +15,7 @@ DEFAULT_MODEL = "smollm2-135m"
 DEFAULT_ENGINE_FACTORY = "paceline.engine.engine:build_engine"
 KV_CACHE_DTYPES = ("auto", "float32", "bfloat16")
 INSTRUCTION_SETS = ("avx512", "portable")
+QUANTIZATIONS = (None, "int8")
 
 COUNT_SUFFIXES = {"": 1, "k": 1000, "K": 1024, "m": 1000**2, "M": 1024**2, "g": 1000**3, "G": 1024**3}
 BINARY_SUFFIXES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
@@ -32,6 +33,7 @@ class EngineConfig:
     max_num_batched_tokens: int = 256
     max_num_queued_reqs: int = 1024
     block_size: int = 16
+    quantization: str | None = None
     kv_cache_dtype: str = "auto"
     enable_prefix_caching: bool = True
     kv_memory_bytes: int | None = None
@@ -50,6 +52,10 @@ class EngineConfig:
         if self.kv_cache_dtype not in KV_CACHE_DTYPES:
             allowed = ", ".join(KV_CACHE_DTYPES)
             raise ConfigError(f"--kv-cache-dtype must be one of {allowed}, got {self.kv_cache_dtype!r}")
+        if self.quantization not in QUANTIZATIONS:
+            raise ConfigError(
+                f"--quantization must be int8 or left out (the model file's own format), got {self.quantization!r}"
+            )
         if self.isa is not None and self.isa not in INSTRUCTION_SETS:
             raise ConfigError(f"--isa must be one of {', '.join(INSTRUCTION_SETS)}, got {self.isa!r}")
 

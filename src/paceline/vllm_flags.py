@@ -34,8 +34,6 @@ FOREIGN_FLAGS = {
     "--num-gpu-blocks-override": GPU,
     "--dtype": ForeignFlag("weights are served in the precision of the model file", takes_value=True),
     "--load-format": ForeignFlag("the format is read from the files", takes_value=True),
-    "--quantization": ForeignFlag("read from the model file", takes_value=True),
-    "-q": ForeignFlag("quantization is read from the model file", takes_value=True),
     "--tokenizer": LATER,
     "--tensor-parallel-size": ONE_REPLICA,
     "-tp": ONE_REPLICA,

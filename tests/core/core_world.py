@@ -236,6 +236,7 @@ class World:
         assert self.scheduler.kv.pool.num_in_use == 0, "blocks are held by nobody"
         assert not self.scheduler._pending._leaders, "a leader is left over"
         self._check_work_done()
+        self._check_tally()
         return num_steps
 
     def _check_work_done(self) -> None:
@@ -243,8 +244,21 @@ class World:
         if {FinishReason.CANCELLED, FinishReason.ERROR} & set(self.endings.values()) or self.events["finish"]:
             return
         needed = sum(sequence.num_computed - (sequence.num_cached or 0) for sequence in self._sequences)
-        num_computed, num_repeated = self.executor.num_computed_tokens, self.scheduler.num_recomputed_tokens
+        tally = self.scheduler.tally
+        num_computed, num_repeated = self.executor.num_computed_tokens, tally.num_recomputed_tokens
+        needed -= tally.num_spared_tokens
         assert num_computed == needed + num_repeated, f"{num_computed} computed, {needed} needed, {num_repeated} again"
+
+    def _check_tally(self) -> None:
+        """What the scheduler counted is what its sequences tell, resumed ones once like all others."""
+        tally = self.scheduler.tally
+        admitted = [sequence for sequence in self._sequences if sequence.num_cached is not None]
+        assert tally.num_prompt_tokens == sum(sequence.num_prompt for sequence in admitted)
+        assert tally.num_cached_tokens == sum(sequence.num_cached or 0 for sequence in admitted)
+        assert tally.num_cached_tokens <= tally.num_queried_tokens <= tally.num_prompt_tokens
+        assert tally.num_generated_tokens == sum(sequence.num_output for sequence in self._sequences)
+        assert tally.step_tokens.state().total == self.executor.num_computed_tokens
+        assert sum(tally.step_tokens.state().counts) == self.scheduler.step_index
 
     def _check_rows(self, plan: StepPlan) -> None:
         assert 1 <= plan.num_tokens <= self.config.max_step_tokens, f"{plan.num_tokens} tokens break the budget"

@@ -22,6 +22,7 @@ from paceline.core.radix import Node, RadixTree
 from paceline.core.request import BlockId, RequestId
 from paceline.core.scheduler import Draft, Scheduler
 from paceline.core.sequence import Sequence
+from paceline.core.tally import Tally
 
 OPERATIONS, SEED = 12_000, 7
 Patch = pytest.MonkeyPatch
@@ -116,7 +117,7 @@ def a_preempted_sequence_is_not_queued_again(patch: Patch) -> None:
 
 
 def the_budget_is_exceeded_by_one(patch: Patch) -> None:
-    patch.setattr(scheduler_module, "Draft", lambda budget: Draft(budget + 1))
+    patch.setattr(scheduler_module, "Draft", lambda budget, now_s: Draft(budget + 1, now_s))
 
 
 def followers_of_a_leader_that_left_are_forgotten(patch: Patch) -> None:
@@ -148,6 +149,17 @@ def a_resumed_sequence_scores_its_prompt_again(patch: Patch) -> None:
         original(self, sequence)
 
     patch.setattr(WaitingQueue, "push", push)
+
+
+def a_resumed_sequence_counts_as_a_hit(patch: Patch) -> None:
+    original = Tally.admit
+
+    def admit(self: Tally, sequence: Sequence, num_found: int) -> None:
+        original(self, sequence, num_found)
+        if sequence.num_preemptions > 0:
+            self.num_cached_tokens += num_found
+
+    patch.setattr(Tally, "admit", admit)
 
 
 def namespaces_share_one_tree(patch: Patch) -> None:
@@ -212,6 +224,7 @@ FAULTS: list[Fault] = [
     followers_of_a_leader_that_left_are_forgotten,
     a_resumed_sequence_samples_its_last_token_again,
     a_resumed_sequence_scores_its_prompt_again,
+    a_resumed_sequence_counts_as_a_hit,
     namespaces_share_one_tree,
     a_match_may_leave_nothing_to_compute,
     a_match_skips_positions_that_want_scores,

@@ -149,17 +149,30 @@ def test_the_built_in_model_has_the_perplexity_of_its_dequantized_weights(tmp_pa
     assert fields["mean_kl"] < 0.005
 
 
-def test_another_kv_format_is_compared_with_the_models_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("ways", "least", "most"),
+    [
+        (("--kv-cache-dtype", "float32", "--against-kv-cache-dtype", "bfloat16"), 1e-9, 0.01),
+        (("--against-quantization", "int8"), 1e-6, 0.1),
+    ],
+)
+def test_another_format_of_a_model_is_compared_with_its_own(
+    ways: tuple[str, ...], least: float, most: float, tmp_path: Path
+) -> None:
     folder = tiny_folder(tmp_path / "model")
     (tmp_path / "text").write_text(TEXT)
-    fields = evaluated(folder, "--text", tmp_path / "text", "--window", "64", "--kv-cache-dtype", "float32",
-                       "--against-kv-cache-dtype", "bfloat16")  # fmt: skip
-    assert 0.0 < fields["mean_kl"] < 0.01
+    fields = evaluated(folder, "--text", tmp_path / "text", "--window", "64", *ways)
+    assert least < fields["mean_kl"] < most
     assert fields["against"] == str(folder)
-    table = paceline("eval", folder, "--text", tmp_path / "text", "--window", "64", "--against", folder)
-    assert table.returncode == 0, table.stderr
-    assert "100.00% of positions" in table.stdout
-    assert "mean 0.000000" in table.stdout
+
+
+def test_the_table_of_a_model_against_itself(tmp_path: Path) -> None:
+    folder = tiny_folder(tmp_path / "model")
+    (tmp_path / "text").write_text(TEXT)
+    done = paceline("eval", folder, "--text", tmp_path / "text", "--window", "64", "--against", folder)
+    assert done.returncode == 0, done.stderr
+    assert "100.00% of positions" in done.stdout
+    assert "mean 0.000000" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -172,6 +185,7 @@ def test_another_kv_format_is_compared_with_the_models_own(tmp_path: Path) -> No
         (("--text", "text.txt", "--stride", "65"), "--stride"),
         (("--text", "text.txt", "--kv-cache-dtype", "int3"), "--kv-cache-dtype"),
         (("--text", "text.txt", "--isa", "sse"), "--isa"),
+        (("--text", "text.txt", "--against-quantization", "int3"), "--quantization"),
         (("--text", "text.txt", "--against", "./none"), "nothing is there"),
         (("--text", "text.txt", "--against", "smaller"), "vocabularies of 257 and 300"),
         (("--text", "text.txt", "--against", "shuffled"), "token 1 is"),

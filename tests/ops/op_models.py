@@ -101,9 +101,9 @@ def run_tokens(backend: Backend, make: MakeHidden, num_tokens: int) -> Float32Ar
 CPU_BACKENDS = [(isa, num_threads) for isa in ("avx512", "portable") for num_threads in (1, 2)]
 
 
-def cpu_backend(isa: str, num_threads: int = 1) -> CpuBackend:
+def cpu_backend(isa: str, num_threads: int = 1, per_channel: bool = False) -> CpuBackend:
     try:
-        return CpuBackend(num_threads, isa)
+        return CpuBackend(num_threads, isa, per_channel)
     except ConfigError as error:
         pytest.skip(error.message)
 

@@ -28,9 +28,10 @@ class State(Enum):
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """One of a request's continuations. `num_cached` is what its first admission found in the prefix cache, `num_lost`
-    what it had computed when it was last preempted; `num_scored` counts prompt positions whose scores were handed up
-    (position 0 has none and counts as done); `num_prompt` is the prompt's length, kept since every step asks."""
+    """One of a request's continuations. `num_cached` is what its first admission, at `admitted_s`, found in the prefix
+    cache, `num_lost` what it had computed when it was last preempted; `num_scored` counts prompt positions whose scores
+    were handed up (position 0 has none and counts as done); `num_prompt` is the prompt's length, kept since every step
+    asks."""
 
     sequence_id: SequenceId
     request: Request
@@ -40,6 +41,7 @@ class Sequence:
     state: State = State.WAITING
     num_computed: int = 0
     num_cached: int | None = None
+    admitted_s: float | None = None
     num_scored: int = 1
     num_preemptions: int = 0
     num_lost: int = 0

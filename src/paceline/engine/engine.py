@@ -3,6 +3,7 @@
 In process it is driven by `paceline.llm.LLM`, out of process by `engine.process`; both call `step` in a loop.
 """
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ from paceline.core.output import SequenceOutput
 from paceline.core.plan import Executor
 from paceline.core.request import Request, RequestId
 from paceline.core.scheduler import Scheduler
-from paceline.engine.contract import EngineGauges, EngineLimits
+from paceline.engine.contract import EngineCounters, EngineGauges, EngineLimits
 from paceline.errors import OverloadedError
 
 RETRY_AFTER_S = 1.0
@@ -63,19 +64,33 @@ class Engine:
     def step(self) -> list[SequenceOutput]:
         """Run one step and return the news, endings of cancelled requests first; [] when idle."""
         endings, self._endings = self._endings, []
-        return endings + self._loop.step()
+        return endings + self._loop.step(time.monotonic())
 
     def gauges(self) -> EngineGauges:
         """The current state, counted when asked."""
         pool = self.scheduler.kv.pool
         return EngineGauges(
             num_waiting=self.scheduler.num_waiting,
+            num_following=self.scheduler.num_following,
             num_running=self.scheduler.num_running,
             num_blocks_in_use=pool.num_in_use,
             num_blocks_cached=pool.num_cached,
             num_blocks_total=pool.num_blocks,
+            counters=self._counters(),
+        )
+
+    def _counters(self) -> EngineCounters:
+        tally = self.scheduler.tally
+        return EngineCounters(
+            num_steps=self.scheduler.step_index,
             num_preemptions=self.scheduler.num_preemptions,
-            step_index=self.scheduler.step_index,
+            num_prompt_tokens=tally.num_prompt_tokens,
+            num_queried_tokens=tally.num_queried_tokens,
+            num_cached_tokens=tally.num_cached_tokens,
+            num_recomputed_tokens=tally.num_recomputed_tokens,
+            num_generated_tokens=tally.num_generated_tokens,
+            num_evicted_blocks=self.scheduler.kv.num_evictions,
+            step_tokens=tally.step_tokens.state(),
         )
 
 

@@ -41,7 +41,7 @@ def load_engine(config: EngineConfig, reserve: Reserve | None = None) -> Engine:
     for note in checkpoint.notes:
         log.warning("%s", note)
     max_context = _context(config, spec)
-    backend = make_backend(config.num_threads or usable_cores(), config.isa)
+    backend = make_backend(config.num_threads or usable_cores(), config.isa, config.quantization)
     layout = kv_layout(config, spec, max_context)
     model = load_model(checkpoint, backend, max_context)
     session = backend.session(model, SessionShape(config.max_num_batched_tokens, config.max_num_seqs, layout))
@@ -65,13 +65,14 @@ def load_engine(config: EngineConfig, reserve: Reserve | None = None) -> Engine:
     return Engine(scheduler, ModelExecutor(session, table), limits, config)
 
 
-def make_backend(num_threads: int, isa: str | None) -> Backend:
+def make_backend(num_threads: int, isa: str | None, quantization: str | None = None) -> Backend:
     """Native kernels when they were built, else the NumPy reference, said loudly."""
     try:
         from paceline.ops.cpu import CpuBackend
     except ImportError as error:
-        if isa is not None:
-            raise ConfigError(f"--isa {isa} needs the native kernels, which are not installed ({error})") from None
+        for flag, value in (("--isa", isa), ("--quantization", quantization)):
+            if value is not None:
+                raise ConfigError(f"{flag} {value} needs the native kernels, not installed here ({error})") from None
         from paceline.ops.reference import ReferenceBackend
 
         log.warning(
@@ -80,7 +81,7 @@ def make_backend(num_threads: int, isa: str | None) -> Backend:
             error,
         )
         return ReferenceBackend()
-    return CpuBackend(num_threads, isa)
+    return CpuBackend(num_threads, isa, per_channel=quantization == "int8")
 
 
 def kv_layout(config: EngineConfig, spec: ModelSpec, max_context: int) -> KvLayout:

@@ -1,7 +1,7 @@
 """`paceline eval`: perplexity of a text, and what another format, or another model, makes of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +29,8 @@ class EvalOptions:
     against: Annotated[str | None, typer.Option(help="Model to compare with MODEL, of the same vocabulary.")] = None
     window: Annotated[str, typer.Option(help="Tokens a model sees at a time.")] = "1024"
     stride: Annotated[str | None, typer.Option(help="Tokens from a window to the next. Default: half a window.")] = None
+    quantization: Annotated[str | None, typer.Option(help="int8; of both models. Default: as in the file.")] = None
+    against_quantization: Annotated[str | None, typer.Option(help="Of the compared model alone.")] = None
     kv_cache_dtype: Annotated[str, typer.Option(help="auto, float32 or bfloat16; of both models.")] = "auto"
     against_kv_cache_dtype: Annotated[str | None, typer.Option(help="Of the compared model alone.")] = None
     isa: Annotated[str | None, typer.Option(help="avx512 or portable; of both. Default: the best here.")] = None
@@ -39,25 +41,27 @@ class EvalOptions:
     @property
     def has_candidate(self) -> bool:
         """Whether there is something to compare with: another model, or MODEL itself in another way."""
-        return (self.against, self.against_kv_cache_dtype, self.against_isa) != (None, None, None)
+        own = (self.against, self.against_quantization, self.against_kv_cache_dtype, self.against_isa)
+        return any(option is not None for option in own)
 
-    def config(self, model: str, kv_cache_dtype: str, isa: str | None) -> EngineConfig:
-        """The engine options of one model. Raises ConfigError."""
+    def reference(self, model: str) -> EngineConfig:
+        """MODEL's options. Raises ConfigError."""
         return EngineConfig(
             model=model,
-            kv_cache_dtype=kv_cache_dtype,
-            isa=isa,
+            quantization=self.quantization,
+            kv_cache_dtype=self.kv_cache_dtype,
+            isa=self.isa,
             num_threads=self.threads,
         )
 
-    def reference_config(self, model: str) -> EngineConfig:
-        """MODEL's."""
-        return self.config(model, self.kv_cache_dtype, self.isa)
-
-    def candidate_config(self, model: str) -> EngineConfig:
-        """The compared model's."""
-        kv_cache_dtype = self.against_kv_cache_dtype or self.kv_cache_dtype
-        return self.config(self.against or model, kv_cache_dtype, self.against_isa or self.isa)
+    def candidate(self, model: str) -> EngineConfig:
+        """The compared model's: MODEL's, but for what was said of it alone. Raises ConfigError."""
+        return replace(
+            self.reference(self.against or model),
+            quantization=self.against_quantization or self.quantization,
+            kv_cache_dtype=self.against_kv_cache_dtype or self.kv_cache_dtype,
+            isa=self.against_isa or self.isa,
+        )
 
 
 @grouped
@@ -69,14 +73,14 @@ def evaluate(
     text = read_text(options.text)
     window = parse_count("--window", options.window)
     stride = window // 2 if options.stride is None else parse_count("--stride", options.stride)
-    reference = open_judged(options.reference_config(model), window)
+    reference = open_judged(options.reference(model), window)
     tokens = reference.tokenizer.encode(text, add_special_tokens=False)
     windows = list(cut(tokens, first_tokens(reference.tokenizer), window, stride))
     about: dict[str, object] = {"model": model, "text": str(options.text), "window": window, "stride": stride}
     if not options.has_candidate:
         report(about | scores_fields(scored(reference, windows)), options.as_json)
         return
-    candidate = open_judged(options.candidate_config(model), window)
+    candidate = open_judged(options.candidate(model), window)
     check_same_vocabulary(reference, candidate, text)
     about |= {"against": options.against or model}
     report(about | comparison_fields(compared(reference, candidate, windows)), options.as_json)

@@ -34,7 +34,7 @@ def open_judged(config: EngineConfig, window: int) -> JudgedModel:
     layout = kv_layout(config, spec, window)
     if layout.num_blocks * layout.block_size < window:
         raise ConfigError(f"--window {window} does not fit the memory that a KV cache may have here; shorten it")
-    backend = make_backend(config.num_threads or usable_cores(), config.isa)
+    backend = make_backend(config.num_threads or usable_cores(), config.isa, config.quantization)
     model = load_model(checkpoint, backend, window)
     session = backend.session(model, SessionShape(config.max_num_batched_tokens, config.max_num_seqs, layout))
     logits = WindowLogits(session, layout.num_blocks, config.max_num_batched_tokens, spec.vocab_size)

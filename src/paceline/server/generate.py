@@ -31,7 +31,7 @@ async def chat_completions(context: ServingContext, request: Request) -> Respons
     context.check_model(parsed.model)
     token_ids = await encode_chat(text, parsed)
     answer = ChatAnswer(parsed.model, parsed.options, text.tokenizer)
-    session = Session(context.client, text.tokenizer, parsed.options, context.draw_seed)
+    session = Session(context.client, text.tokenizer, parsed.options, context.draw_seed, context.metrics.requests)
     return GenerationResponse(context, session, [token_ids], answer)
 
 
@@ -43,7 +43,7 @@ async def completions(context: ServingContext, request: Request) -> Response:
     context.check_model(parsed.model)
     prompts = await encode_completion(text, parsed)
     answer = CompletionAnswer(parsed.model, parsed, prompts, text.tokenizer)
-    session = Session(context.client, text.tokenizer, parsed.options, context.draw_seed)
+    session = Session(context.client, text.tokenizer, parsed.options, context.draw_seed, context.metrics.requests)
     return GenerationResponse(context, session, [prompt.token_ids for prompt in prompts], answer)
 
 
@@ -79,6 +79,7 @@ class GenerationResponse(Response):
                 choices = await collect(session, len(self._prompts) * options.num_choices)
                 body = Response(self._answer.whole(choices, session), media_type="application/json")
         except PacelineError as error:
+            session.count_error(error)
             await error_response(error)(scope, receive, send)
             return
         if options.is_streamed:

@@ -18,6 +18,7 @@ from paceline.engine.child import EngineChild, EngineCommand
 from paceline.engine.client import EngineClient, EngineState
 from paceline.errors import CheckpointError, UnavailableError
 from paceline.server.context import DRAIN_RETRY_AFTER_S, ServingContext
+from paceline.server.counted import HttpCounter
 from paceline.server.routes import create_app
 from paceline.server.summary import summary_lines
 from paceline.text.model_text import ModelText
@@ -81,7 +82,7 @@ async def serve(config: ServeConfig, started: Started, load_text: TextLoader) ->
 def server_config(context: ServingContext) -> uvicorn.Config:
     """Uvicorn as we use it: no logs of its own but errors, no websockets, no lifespan."""
     return uvicorn.Config(
-        create_app(context),
+        HttpCounter(create_app(context), context.metrics.requests),
         lifespan="off",
         ws="none",
         log_level="warning",
