@@ -109,7 +109,7 @@ def serve(  # one parameter a flag is how typer reads a command line
     raise typer.Exit(serve_until_stopped(config))
 
 
-@app.command(add_help_option=False, context_settings=PASSED_ON)
+@app.command(add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def bench(context: typer.Context) -> None:
     """Measure any OpenAI-compatible server: run, sweep, goodput, hol, prefix, compare, replay, report."""
     # Imported here: a server starts without the libraries of the load generator.
