@@ -12,6 +12,16 @@ from paceline.server.start import serve_until_stopped
 from paceline.vllm_flags import answer_foreign_flags
 
 USAGE_EXIT_CODE = 2
+PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+OFFLINE_COMMANDS = {
+    "batch": "Answer a file of requests, as OpenAI's batch API has them.",
+    "run-batch": "The same, with -i and -o.",
+    "chat": "Chat in the terminal with a model, or with any server.",
+    "models": "List models at hand, pull one from the hub, inspect one.",
+    "eval": "Perplexity of your own text, and how far another format of the model is from it.",
+}
+# The others start a server, so flags that a server of vLLM has may come.
+TAKE_OTHER_FLAGS = (["bench"], ["chat"], ["models"], ["eval"])
 
 app = typer.Typer(
     name="paceline",
@@ -116,11 +126,23 @@ def bench(context: typer.Context) -> None:
     bench_app(context.args, prog_name="paceline bench")
 
 
+def offline(context: typer.Context) -> None:
+    """Hand the command, whichever it is, to the application of those that need no server."""
+    # Imported here: a server starts without them.
+    from paceline.offline.cli import app as offline_app
+
+    offline_app([str(context.info_name), *context.args], prog_name="paceline")
+
+
+for command_name, about in OFFLINE_COMMANDS.items():
+    app.command(command_name, help=about, add_help_option=False, context_settings=PASSED_ON)(offline)
+
+
 def main() -> None:
     """Entry point: one line for a user's mistake, never a traceback."""
     try:
         arguments, notes = sys.argv[1:], list[str]()
-        if arguments[:1] != ["bench"]:
+        if arguments[:1] not in TAKE_OTHER_FLAGS:
             arguments, notes = answer_foreign_flags(arguments)
         for note in notes:
             typer.echo(f"note: {note}", err=True)
