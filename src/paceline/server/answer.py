@@ -33,7 +33,9 @@ class ChoiceTotal:
 
 
 class AnswerFormat(Protocol):
-    """The shape of one route's answer. Chunks are whole events, ready to send."""
+    """The shape of one route's answer. Chunks are whole events, ready to send. `model`: the name it answers for."""
+
+    model: str
 
     def opening(self, session: Session) -> bytes:
         """What a stream begins with, before any token."""
@@ -55,6 +57,7 @@ class AnswerFormat(Protocol):
 async def stream_events(session: Session, answer: AnswerFormat, includes_usage: bool) -> AsyncGenerator[bytes, None]:
     """The events of a streamed answer. An error after the start becomes an event."""
     try:
+        await session.wait_for_first()
         yield answer.opening(session)
         async for deltas in session.deltas():
             if data := b"".join(map(answer.chunk, deltas)):

@@ -5,7 +5,6 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from paceline import __version__
-from paceline.engine.client import EngineState
 from paceline.errors import PacelineError, RequestError
 from paceline.observe.metrics import CONTENT_TYPE
 from paceline.server.auth import check_key
@@ -87,9 +86,8 @@ def add_probe_routes(app: FastAPI, context: ServingContext) -> None:
 
     @app.get("/live", response_model=None)
     async def get_live() -> Response:
-        """503 once the engine has been given up."""
-        if context.client.state is EngineState.DEAD:
-            context.client.check_ready()
+        """503 once the engine has been given up, or has work and makes no step."""
+        context.client.check_live()
         return json_response({"status": str(context.client.state)})
 
     @app.get("/version", response_model=None)

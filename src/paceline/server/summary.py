@@ -7,9 +7,8 @@ from paceline.engine.contract import EngineLimits
 CONCURRENCY_CONTEXT_TOKENS = 2048
 
 
-def summary_lines(config: ServeConfig, limits: EngineLimits, port: int) -> list[str]:
+def summary_lines(config: ServeConfig, limits: EngineLimits, address: str) -> list[str]:
     """The start-up summary."""
-    host = f"[{config.host}]" if ":" in config.host else config.host
     context = min(CONCURRENCY_CONTEXT_TOKENS, limits.effective_context)
     concurrency = min(limits.pool_tokens // context, limits.max_num_seqs)
     speed = limits.expected_tokens_per_s
@@ -24,7 +23,7 @@ def summary_lines(config: ServeConfig, limits: EngineLimits, port: int) -> list[
     }
     width = max(map(len, facts))
     lines = [f"paceline {__version__}", *(f"  {name:<{width}}  {fact}" for name, fact in facts.items())]
-    return [*lines, f"ready on http://{host}:{port}/v1"]
+    return [*lines, f"ready on {address}"]
 
 
 def rounded(value: float) -> str:
