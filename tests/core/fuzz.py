@@ -14,7 +14,7 @@ from random import Random
 from core_oracles import live_sequences
 from core_world import Ask, World, WorldConfig, situation
 
-from paceline.core.request import RequestId
+from paceline.core.request import Pooling, RequestId
 
 WORLD_OPERATIONS = 1_000
 MAX_LIVE = 14
@@ -30,6 +30,7 @@ REQUIRED = (
     "cancel prefilling",
     "cancel decoding",
     "cancel preempted",
+    "resume a mean",
 )
 
 
@@ -57,6 +58,7 @@ def random_ask(random: Random) -> Ask:
         stop_token=random.choice((None, None, 0, 1)),
         min_tokens=random.choice((0, 0, 3)),
         seed=random.randrange(4),
+        pooling=random.choice((None,) * 6 + (Pooling.LAST, Pooling.MEAN)),
     )
 
 

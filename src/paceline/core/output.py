@@ -12,7 +12,7 @@ class SequenceOutput:
 
     `prompt_scores` continues the list of scored prompt positions (1, 2, ...). `finish_reason` comes once, last;
     a stop token is the last of `tokens`. `num_cached_tokens`: prompt tokens taken from the prefix cache at first
-    admission.
+    admission. `pooled` comes with the end of a pooled request: its hidden state, float32 [D].
     """
 
     request_id: RequestId
@@ -21,3 +21,4 @@ class SequenceOutput:
     prompt_scores: tuple[TokenLogprobs, ...]
     finish_reason: FinishReason | None
     num_cached_tokens: int
+    pooled: bytes | None = None

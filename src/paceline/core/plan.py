@@ -13,7 +13,7 @@ from array import array
 from dataclasses import dataclass
 from typing import Protocol
 
-from paceline.core.request import BlockId, SamplingParams, SequenceId
+from paceline.core.request import BlockId, Pooling, SamplingParams, SequenceId
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,8 @@ class NewRow:
     """A sequence enters slot `row` with every token it knows (prompt, then outputs from before a preemption).
 
     `blocks` are those its cached prefix came with, in order; a partly matched last block is a fresh one that a
-    BlockCopy of the same plan fills.
+    BlockCopy of the same plan fills. A row with `pooling` answers the step that computes the last of its tokens with
+    its pooled hidden state.
     """
 
     row: int
@@ -30,6 +31,7 @@ class NewRow:
     num_prompt_tokens: int
     sampling: SamplingParams
     blocks: tuple[BlockId, ...]
+    pooling: Pooling | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +89,13 @@ class TokenLogprobs:
 @dataclass(frozen=True, slots=True)
 class RowResult:
     """What one RowStep brought back: its sampled token (None unless `samples`) and the scores of prompt positions
-    asked for.
+    asked for. `pooled`: float32 [D] of a pooled row that is complete.
     """
 
     row: int
     sampled: TokenLogprobs | None
     prompt_scores: tuple[TokenLogprobs, ...] = ()
+    pooled: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

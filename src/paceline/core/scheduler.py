@@ -274,6 +274,7 @@ class Scheduler:
             sequence.num_prompt,
             sequence.sampling,
             tuple(opening.lease.blocks),
+            sequence.request.pooling,
         )
 
     def _seal(self, draft: Draft) -> StepPlan:
@@ -311,6 +312,7 @@ class Scheduler:
             result.prompt_scores,
             reason,
             sequence.num_cached or 0,
+            result.pooled,
         )
 
     def _retire(self, sequence: Sequence, reason: FinishReason) -> None:

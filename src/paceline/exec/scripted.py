@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from paceline.core.plan import NewRow, RowResult, RowStep, StepPlan, StepResult, TokenLogprobs
-from paceline.core.request import BlockId, SamplingParams
+from paceline.core.request import BlockId, Pooling, SamplingParams
 
 NextToken = Callable[["array[int]", SamplingParams], int]
 EMPTY_CONTEXT = 0
@@ -24,6 +24,8 @@ class ScriptedRow:
     num_prompt: int
     sampling: SamplingParams
     blocks: list[BlockId] = field(default_factory=list)
+    pooling: Pooling | None = None
+    pooled: int = 0
 
 
 class ScriptedExecutor:
@@ -60,6 +62,7 @@ class ScriptedExecutor:
             cell = row.blocks[position // self._block_size], position % self._block_size
             if position >= step.start:
                 self._slots[cell] = context
+                row.pooled = _pool(row, context)
         self.num_computed_tokens += step.num_tokens
 
     def _answer(self, row: ScriptedRow, step: RowStep) -> RowResult:
@@ -83,11 +86,17 @@ class ScriptedExecutor:
             token = self._next_token(row.tokens, row.sampling)
             row.tokens.append(token)
             sampled = TokenLogprobs(token, _logprob(context, token))
-        return RowResult(step.row, sampled, tuple(scores))
+        is_pooled = row.pooling is not None and end == len(row.tokens)
+        return RowResult(step.row, sampled, tuple(scores), row.pooled.to_bytes(8, "little") if is_pooled else None)
 
 
 def _make_row(new: NewRow) -> ScriptedRow:
-    return ScriptedRow(array("i", new.tokens), new.num_prompt_tokens, new.sampling, list(new.blocks))
+    return ScriptedRow(array("i", new.tokens), new.num_prompt_tokens, new.sampling, list(new.blocks), new.pooling)
+
+
+def _pool(row: ScriptedRow, context: int) -> int:
+    """The context stands for the hidden state: the last one, or the sum of those that were computed."""
+    return (row.pooled + context) & (2**64 - 1) if row.pooling is Pooling.MEAN else context
 
 
 def _extend(context: int, token: int) -> int:
