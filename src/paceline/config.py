@@ -15,6 +15,7 @@ DEFAULT_MODEL = "smollm2-135m"
 DEFAULT_ENGINE_FACTORY = "paceline.engine.engine:build_engine"
 KV_CACHE_DTYPES = ("auto", "float32", "bfloat16")
 INSTRUCTION_SETS = ("avx512", "portable")
+POOLING_TYPES = ("last", "mean")
 
 COUNT_SUFFIXES = {"": 1, "k": 1000, "K": 1024, "m": 1000**2, "M": 1024**2, "g": 1000**3, "G": 1024**3}
 BINARY_SUFFIXES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
@@ -37,6 +38,7 @@ class EngineConfig:
     kv_memory_bytes: int | None = None
     num_threads: int | None = None
     isa: str | None = None
+    pooling_type: str | None = None
 
     def __post_init__(self) -> None:
         """Check every value. Raises ConfigError."""
@@ -52,6 +54,8 @@ class EngineConfig:
             raise ConfigError(f"--kv-cache-dtype must be one of {allowed}, got {self.kv_cache_dtype!r}")
         if self.isa is not None and self.isa not in INSTRUCTION_SETS:
             raise ConfigError(f"--isa must be one of {', '.join(INSTRUCTION_SETS)}, got {self.isa!r}")
+        if self.pooling_type is not None and self.pooling_type not in POOLING_TYPES:
+            raise ConfigError(f"--pooling-type must be one of {', '.join(POOLING_TYPES)}, got {self.pooling_type!r}")
 
     def to_json_mapping(self) -> dict[str, Any]:
         """The fields as JSON values."""

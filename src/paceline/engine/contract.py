@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from paceline.core.output import SequenceOutput
-from paceline.core.request import Request, RequestId
+from paceline.core.request import Pooling, Request, RequestId
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +17,7 @@ class EngineLimits:
     """Facts fixed when the engine has loaded: what a request may ask for, and what the start-up summary prints.
 
     `expected_tokens_per_s`: decode speed of one stream, measured by the warm-up; None when it was not measured.
+    `embedding_width` and `pooling`: what embeddings are made of here.
     """
 
     effective_context: int
@@ -27,6 +28,8 @@ class EngineLimits:
     instruction_set: str
     num_threads: int
     expected_tokens_per_s: float | None = None
+    embedding_width: int = 0
+    pooling: Pooling = Pooling.MEAN
 
 
 @dataclass(frozen=True, slots=True)

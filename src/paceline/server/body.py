@@ -35,11 +35,12 @@ class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Body(msgspec.Struct, frozen=True):
-    """Both routes' fields; which of them a route serves is judged before this is decoded."""
+    """All routes' fields; which of them a route serves is judged before this is decoded."""
 
     model: str
     messages: list[Message] | None = None
     prompt: str | list[str | int | list[int]] | None = None
+    input: str | list[str | int | list[int]] | None = None
     echo: bool | None = None
     add_generation_prompt: bool | None = None
     n: int | None = None
@@ -67,3 +68,8 @@ class Body(msgspec.Struct, frozen=True):
     stream_options: StreamOptions | None = None
     priority: int | None = None
     cache_salt: str | None = None
+    encoding_format: str | None = None
+    dimensions: int | None = None
+    normalize: bool | None = None
+    truncate_prompt_tokens: int | None = None
+    add_special_tokens: bool | None = None

@@ -11,6 +11,7 @@ from paceline.config import ServeConfig
 from paceline.engine.client import EngineClient
 from paceline.errors import UnavailableError, UnknownModelError
 from paceline.server.checks import listed, shown
+from paceline.server.embedding_session import EmbeddingSession
 from paceline.server.session import Session
 from paceline.text.model_text import ModelText
 
@@ -27,7 +28,7 @@ class ServingContext:
     created_s: int
     text: ModelText | None = None
     is_draining: bool = False
-    open_sessions: set[Session] = field(default_factory=set)
+    open_sessions: set[Session | EmbeddingSession] = field(default_factory=set)
     seeds: random.Random | None = None
 
     def check_ready(self) -> ModelText:
