@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -43,8 +44,9 @@ def embed(client: openai.OpenAI, inputs: list[str], **options: object) -> list[l
 
 
 @pytest.fixture
-def smol_client(smol: RunningServer) -> openai.OpenAI:
-    return smol.openai(timeout=120)
+def smol_client(smol: RunningServer) -> Iterator[openai.OpenAI]:
+    with smol.openai() as client:
+        yield client.with_options(timeout=120)
 
 
 def test_64_inputs_beside_a_stream_change_neither(smol: RunningServer, smol_client: openai.OpenAI) -> None:
