@@ -46,3 +46,14 @@ def test_equal_prompts_pooled_at_their_last_token_share_one_computation() -> Non
         world.submit(Ask(num_shared=12, pooling=Pooling.LAST))
     world.drain()
     assert world.executor.num_computed_tokens == 12 + 1 + 1
+
+
+@pytest.mark.parametrize("num_blocks", [8, 10, 12])
+def test_a_preempted_mean_starts_anew(num_blocks: int) -> None:
+    """Two streams outgrow the pool while the mean is computed; the world compares its state with the plain run's."""
+    world = World(WorldConfig(4, num_blocks, max_num_seqs=4, max_step_tokens=4, reserves=False))
+    for stem in (0, 1):
+        world.submit(Ask(stem, num_shared=12, max_tokens=14))
+    world.submit(Ask(stem=2, num_shared=15, pooling=Pooling.MEAN, priority=1))
+    world.drain()
+    assert world.events["resume a mean"] > 0
