@@ -1,8 +1,10 @@
 """A tiny byte-level vocabulary, and the text a scripted engine says with it: words, characters split over tokens."""
 
+from pathlib import Path
+
 from paceline.config import ServeConfig
 from paceline.text.gguf_tokenizer import gguf_tokenizer
-from paceline.text.model_text import ModelText
+from paceline.text.model_text import ModelText, template_from_file
 from paceline.text.template import ChatTemplate
 
 # GPT-2's spelling of bytes (Radford et al. 2019, `bytes_to_unicode`).
@@ -53,4 +55,6 @@ def build(config: ServeConfig) -> ModelText:
             "tokenizer.ggml.eos_token_id": TURN_END_ID,
         }
     )
+    if config.chat_template is not None:
+        return ModelText(tokenizer, template_from_file(Path(config.chat_template), tokenizer))
     return ModelText(tokenizer, ChatTemplate(TEMPLATE, tokenizer.bos_token, tokenizer.eos_token))

@@ -13,6 +13,7 @@ from paceline.core.loop import StepLoop
 from paceline.core.policy import LearnedReserve
 from paceline.core.request import Pooling, Request, RequestId, StopRule, token_array
 from paceline.core.scheduler import Scheduler, SchedulerLimits
+from paceline.exec.grammar import GrammarCompiler
 from paceline.exec.model import ModelExecutor
 from paceline.exec.rows import RowTable
 from paceline.models.directory_checkpoint import DirectoryCheckpoint
@@ -25,10 +26,12 @@ CHUNK_TOKENS = 33
 def pooled_state(path: Path, backend: Backend, tokens: list[int], pooling: Pooling) -> NDArray[np.float32]:
     """Through scheduler and executor, in chunks."""
     num_blocks = -(-len(tokens) // BLOCK_SIZE)
-    session = make_session(DirectoryCheckpoint(path), backend, len(tokens))
+    checkpoint = DirectoryCheckpoint(path)
+    session = make_session(checkpoint, backend, len(tokens))
     limits = SchedulerLimits(max_num_seqs=1, max_step_tokens=CHUNK_TOKENS, max_context=len(tokens))
     scheduler = Scheduler(limits, KvManager(num_blocks, BLOCK_SIZE), LearnedReserve(BLOCK_SIZE))
-    loop = StepLoop(scheduler, ModelExecutor(session, RowTable(1, len(tokens), num_blocks)))
+    table, compiler = RowTable(1, len(tokens), num_blocks), GrammarCompiler(checkpoint.spec.vocab_size)
+    loop = StepLoop(scheduler, ModelExecutor(session, table, compiler))
     scheduler.submit(Request(RequestId(1), token_array(tokens), StopRule(0), pooling=pooling))
     outputs = [output for _ in range(-(-len(tokens) // CHUNK_TOKENS)) for output in loop.step()]
     assert [output.finish_reason is not None for output in outputs] == [True]

@@ -62,6 +62,7 @@ async def stream_events(session: Session, answer: AnswerFormat, includes_usage: 
         if includes_usage:
             yield answer.usage_chunk(session.usage)
     except PacelineError as error:
+        session.count_error(error)
         yield event(error_body(error))
     yield DONE
 

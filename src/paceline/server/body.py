@@ -2,6 +2,9 @@
 
 import msgspec
 
+from paceline.server.structured_fields import ResponseFormat, StructuredOutputs
+from paceline.server.tool_body import Tool, ToolChoice
+
 ABSENT = msgspec.Raw(b"null")
 
 
@@ -13,7 +16,7 @@ class ContentPart(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One message as OpenAI clients send it, the ones they got from us included. Raw fields must be empty."""
+    """One message as OpenAI clients send it, the ones they got from us included. Raw fields are looked at later."""
 
     role: str
     content: str | list[ContentPart] | None = None
@@ -41,6 +44,10 @@ class Body(msgspec.Struct, frozen=True):
     messages: list[Message] | None = None
     prompt: str | list[str | int | list[int]] | None = None
     input: str | list[str | int | list[int]] | None = None
+    tools: list[Tool] | None = None
+    tool_choice: str | ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    include_reasoning: bool | None = None
     echo: bool | None = None
     add_generation_prompt: bool | None = None
     n: int | None = None
@@ -73,3 +80,9 @@ class Body(msgspec.Struct, frozen=True):
     normalize: bool | None = None
     truncate_prompt_tokens: int | None = None
     add_special_tokens: bool | None = None
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: msgspec.Raw = ABSENT
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None

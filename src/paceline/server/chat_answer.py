@@ -4,12 +4,13 @@ Chunks are put together from bytes: the head is encoded once, a delta costs one 
 role chunk, content chunks, finish chunk with an empty delta; after the last choice the usage chunk, when asked for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec.json import encode
 
 from paceline.server.answer import ChoiceTotal, Envelope, chunk_tail, usage_fields
-from paceline.server.choice import ChoiceDelta
+from paceline.server.choice import ChoiceDelta, ShownToken
 from paceline.server.logprobs import chat_logprobs, prompt_logprobs
 from paceline.server.options import Options
 from paceline.server.session import Session, Usage
@@ -23,7 +24,7 @@ class ChatAnswer:
         self._envelope = Envelope.new("chatcmpl", model)
         self._options = options
         self._tokenizer = tokenizer
-        self._has_logprobs = options.sampling.num_logprobs is not None
+        self.has_logprobs = options.sampling.num_logprobs is not None
         self._head = self._envelope.chunk_head("chat.completion.chunk")
         self._tail = chunk_tail(options.includes_usage)
 
@@ -38,33 +39,56 @@ class ChatAnswer:
         """A content chunk when there is something to show, a finish chunk when the choice ended."""
         events = b""
         if delta.text or delta.tokens:
-            logprobs = encode(chat_logprobs(self._tokenizer, delta.tokens)) if self._has_logprobs else b"null"
-            events = b'%b{"index":%d,"delta":{"content":%b},"logprobs":%b,"finish_reason":null}%b' % (
-                self._head, delta.index, encode(delta.text), logprobs, self._tail,
-            )  # fmt: skip
+            events = self.delta_chunk(delta.index, b'{"content":%b}' % encode(delta.text), delta.tokens)
         if delta.finish_reason is not None:
-            events += b'%b{"index":%d,"delta":{},"logprobs":null,"finish_reason":"%b"}%b' % (
-                self._head, delta.index, delta.finish_reason.encode(), self._tail,
-            )  # fmt: skip
+            events += self.finish_chunk(delta.index, delta.finish_reason)
         return events
+
+    def delta_chunk(self, index: int, delta: bytes, tokens: Sequence[ShownToken]) -> bytes:
+        """The event of one delta, given as JSON, with the logprobs of `tokens` when asked for."""
+        logprobs = encode(chat_logprobs(self._tokenizer, tokens)) if self.has_logprobs else b"null"
+        return b'%b{"index":%d,"delta":%b,"logprobs":%b,"finish_reason":null}%b' % (
+            self._head, index, delta, logprobs, self._tail,
+        )  # fmt: skip
+
+    def finish_chunk(self, index: int, finish_reason: str) -> bytes:
+        """The event that ends a choice."""
+        return b'%b{"index":%d,"delta":{},"logprobs":null,"finish_reason":"%b"}%b' % (
+            self._head, index, finish_reason.encode(), self._tail,
+        )  # fmt: skip
 
     def usage_chunk(self, usage: Usage) -> bytes:
         """The chunk without choices that reports usage."""
-        return b'%b],"usage":%b}\n\n' % (self._head, encode(usage_fields(usage)))
+        return self.usage_event(usage_fields(usage))
+
+    def usage_event(self, usage: Mapping[str, Any]) -> bytes:
+        """The chunk without choices, of these fields."""
+        return b'%b],"usage":%b}\n\n' % (self._head, encode(usage))
 
     def whole(self, choices: Sequence[ChoiceTotal], session: Session) -> bytes:
         """The body of a chat.completion."""
+        messages = [{"role": "assistant", "content": choice.text, "refusal": None} for choice in choices]
+        return self.body(choices, messages, usage_fields(session.usage), session)
+
+    def body(
+        self,
+        choices: Sequence[ChoiceTotal],
+        messages: Sequence[Mapping[str, Any]],
+        usage: Mapping[str, Any],
+        session: Session,
+    ) -> bytes:
+        """The body of a chat.completion with these messages, one a choice."""
         fields = self._envelope.fields("chat.completion")
         fields["choices"] = [
             {
                 "index": index,
-                "message": {"role": "assistant", "content": choice.text, "refusal": None},
-                "logprobs": chat_logprobs(self._tokenizer, choice.tokens) if self._has_logprobs else None,
+                "message": message,
+                "logprobs": chat_logprobs(self._tokenizer, choice.tokens) if self.has_logprobs else None,
                 "finish_reason": choice.finish_reason,
             }
-            for index, choice in enumerate(choices)
+            for index, (choice, message) in enumerate(zip(choices, messages, strict=True))
         ]
-        fields["usage"] = usage_fields(session.usage)
+        fields["usage"] = usage
         if self._options.num_prompt_logprobs is not None:
             scores = session.prompts[0].scores
             fields["prompt_logprobs"] = prompt_logprobs(self._tokenizer, scores, self._options.num_prompt_logprobs)

@@ -25,8 +25,17 @@ SAMPLING = {
 }
 ENDING = {"stop", "stop_token_ids", "ignore_eos", "min_tokens", "max_tokens", "include_stop_str_in_output"}
 REPORTING = {"stream", "stream_options", "logprobs", "prompt_logprobs", "skip_special_tokens"}
-COMMON = SAMPLING | ENDING | REPORTING | {"model", "n", "priority", "cache_salt"}
-CHAT = frozenset(COMMON | {"messages", "max_completion_tokens", "top_logprobs", "add_generation_prompt"})
+STRUCTURED = {
+    "response_format",
+    "structured_outputs",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+}
+COMMON = SAMPLING | ENDING | REPORTING | STRUCTURED | {"model", "n", "priority", "cache_salt"}
+TOOLS = {"tools", "tool_choice", "parallel_tool_calls", "include_reasoning"}
+CHAT = frozenset(COMMON | TOOLS | {"messages", "max_completion_tokens", "top_logprobs", "add_generation_prompt"})
 COMPLETION = frozenset(COMMON | {"prompt", "echo"})
 VECTOR = {"encoding_format", "dimensions", "normalize", "truncate_prompt_tokens", "add_special_tokens"}
 EMBEDDING = frozenset(VECTOR | {"model", "input", "priority", "cache_salt"})
@@ -41,7 +50,6 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
     "parallel_tool_calls": (None, True, False),
     "functions": (None, []),
     "function_call": (None, "none", "auto"),
-    "response_format": (None, {"type": "text"}),
     "modalities": (None, ["text"]),
     "audio": ABSENT,
     "prediction": ABSENT,
@@ -62,11 +70,6 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
     "chat_template": ABSENT,
     "chat_template_kwargs": (None, {}),
     "documents": (None, []),
-    "structured_outputs": ABSENT,
-    "guided_json": ABSENT,
-    "guided_regex": ABSENT,
-    "guided_choice": ABSENT,
-    "guided_grammar": ABSENT,
     "logits_processors": (None, []),
     "prompt_embeds": ABSENT,
     "echo": (None, False),

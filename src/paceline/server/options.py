@@ -7,6 +7,7 @@ from paceline.errors import RequestError
 from paceline.server import limits
 from paceline.server.body import Body
 from paceline.server.checks import check_length, check_range, check_token_ids, shown
+from paceline.server.structured import parse_grammar
 from paceline.text.stops import StopStrings
 
 
@@ -23,7 +24,11 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """A valid request but for its prompt. `sampling` lacks the seed (None: one is drawn) and the end tokens."""
+    """A valid request but for its prompt. `sampling` lacks the seed (None: one is drawn) and the end tokens.
+
+    `kept_special_ids`: special tokens that stay in the text, since a parser reads them. `keeps_tokens`: deltas hold
+    their tokens even without logprobs, since someone counts them.
+    """
 
     seed: int | None
     sampling: SamplingParams
@@ -35,6 +40,8 @@ class Options:
     skips_special_tokens: bool
     priority: int
     namespace: bytes
+    kept_special_ids: frozenset[int] = frozenset()
+    keeps_tokens: bool = False
 
 
 def parse_options(body: Body, vocab_size: int, num_logprobs: int | None) -> Options:
@@ -81,6 +88,7 @@ def parse_sampling(body: Body, vocab_size: int, num_logprobs: int | None) -> Sam
         num_logprobs=num_logprobs,
         num_prompt_logprobs=body.prompt_logprobs,
         min_tokens=body.min_tokens or 0,
+        grammar=parse_grammar(body),
     )
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from paceline.server.protocol import ChatRequest, CompletionRequest, Prompt
 from paceline.text.model_text import ModelText
+from paceline.text.template import Message
+from paceline.text.tool_prompt import fitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +21,14 @@ class EncodedPrompt:
 
 async def encode_chat(text: ModelText, request: ChatRequest) -> list[int]:
     """The token ids of a conversation: the template alone decides what surrounds it. Raises RequestError."""
-    messages = [{"role": turn.role, "content": turn.content} for turn in request.turns]
+    messages: Sequence[Message] = [
+        {"role": turn.role, "content": turn.content, **turn.extras} for turn in request.turns
+    ]
+    tools = list(request.tool_use.tools) if request.tool_use is not None else None
 
     def encode() -> list[int]:
-        rendered = text.template.render(messages, request.add_generation_prompt)
+        given, offered = fitted(text.template, messages, tools)
+        rendered = text.template.render(given, request.add_generation_prompt, offered)
         return text.tokenizer.encode(rendered, add_special_tokens=False)
 
     return await asyncio.to_thread(encode)

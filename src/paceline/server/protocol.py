@@ -6,7 +6,8 @@ and complete: what the rest of the server reads needs no further test. null mean
 """
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -18,20 +19,26 @@ from paceline.server.fields import CHAT, COMPLETION, check_fields
 from paceline.server.limits import MAX_MESSAGES, MAX_PROMPTS, MAX_SEQUENCES
 from paceline.server.options import Options, parse_options
 from paceline.server.sizes import check_input_size, check_messages_size, check_prompt_size
+from paceline.server.tool_history import answer_calls, check_calls_size, message_extras
+from paceline.server.tool_request import ToolUse, parse_tool_use, with_forced_call
 
 Prompt = str | tuple[int, ...]
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 EMPTY_VALUES = (b"null", b"[]", b'""')
-UNSERVED_MESSAGE_FIELDS = ("tool_calls", "function_call", "audio", "refusal", "annotations", "reasoning_content")
+UNSERVED_MESSAGE_FIELDS = ("function_call", "audio", "refusal", "annotations")
 
 
 @dataclass(frozen=True, slots=True)
 class ChatTurn:
-    """One message of the conversation, plain text under one of the template's roles."""
+    """One message of the conversation, plain text under one of the template's roles.
+
+    `extras`: further keys as templates take them (tool_calls, tool_call_id, name, reasoning_content).
+    """
 
     role: str
     content: str
+    extras: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,8 @@ class ChatRequest:
     turns: tuple[ChatTurn, ...]
     add_generation_prompt: bool
     options: Options
+    tool_use: ToolUse | None
+    includes_reasoning: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +72,15 @@ def parse_chat(data: bytes, limits: EngineLimits) -> ChatRequest:
     check_length(body.messages, MAX_MESSAGES, "messages", "messages")
     if options.ending.max_tokens == 0:
         raise RequestError("max_tokens must be at least 1, got 0", "max_tokens")
-    turns = tuple(chat_turn(message, f"messages[{index}]") for index, message in enumerate(body.messages))
-    return ChatRequest(body.model, turns, body.add_generation_prompt is not False, options)
+    tool_use = parse_tool_use(body)
+    return ChatRequest(
+        model=body.model,
+        turns=chat_turns(body.messages),
+        add_generation_prompt=body.add_generation_prompt is not False,
+        options=with_forced_call(options, tool_use),
+        tool_use=tool_use,
+        includes_reasoning=body.include_reasoning is not False,
+    )
 
 
 def parse_completion(data: bytes, limits: EngineLimits) -> CompletionRequest:
@@ -137,6 +153,14 @@ def chat_logprobs(body: Body) -> int | None:
     return body.top_logprobs or 0
 
 
+def chat_turns(messages: Sequence[Message]) -> tuple[ChatTurn, ...]:
+    """The messages, each checked, tool calls and their results matched."""
+    check_calls_size(messages)
+    turns = [chat_turn(message, f"messages[{index}]") for index, message in enumerate(messages)]
+    extras = answer_calls([turn.extras for turn in turns])
+    return tuple(replace(turn, extras=extra) for turn, extra in zip(turns, extras, strict=True))
+
+
 def chat_turn(message: Message, param: str) -> ChatTurn:
     """One message as plain text, parts joined."""
     role = ROLES.get(message.role)
@@ -149,10 +173,10 @@ def chat_turn(message: Message, param: str) -> ChatTurn:
             raise UnsupportedFieldError(f"{param}.{name} is not supported by this server", f"{param}.{name}")
     if isinstance(message.content, list):
         texts = [part_text(part, f"{param}.content[{index}]") for index, part in enumerate(message.content)]
-        return ChatTurn(role, "".join(texts))
+        return ChatTurn(role, "".join(texts), message_extras(message, param))
     if message.content is None and role != "assistant":
         raise RequestError(f"{param}.content is missing", f"{param}.content")
-    return ChatTurn(role, message.content or "")
+    return ChatTurn(role, message.content or "", message_extras(message, param))
 
 
 def part_text(part: ContentPart, param: str) -> str:

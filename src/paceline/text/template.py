@@ -18,6 +18,7 @@ from paceline.text.budget import BudgetExceededError
 from paceline.text.folder_tokenizer import read_object, read_text
 from paceline.text.sandbox import MeteredEnvironment
 from paceline.text.tokenizer import Tokenizer
+from paceline.text.tool_formats import TemplateTools
 
 RESERVED_NAMES = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"})
 # Several times the longest published template; compiling takes time in proportion.
@@ -44,6 +45,7 @@ class ChatTemplate:
             "strftime_now": lambda form: now().strftime(form),
         }
         self._template = None if source is None else _compile(source, self._globals)
+        self.tools = TemplateTools.of(source)
 
     def render(
         self,
