@@ -94,6 +94,12 @@ void Session::forward(const StepBatch& batch) {
   threads_->run(tasks.data(), static_cast<int64_t>(tasks.size()));
 }
 
+void Session::hidden(const int32_t* indices, int64_t n, float* out) const {
+  check_indices(indices, n);
+  for (int64_t i = 0; i < n; ++i)
+    std::copy_n(layers_.output() + indices[i] * width(), width(), out + i * width());
+}
+
 void Session::logits(const int32_t* indices, int64_t n, float* out) {
   check_indices(indices, n);
   for (int64_t begin = 0; begin < n; begin += kHeadRows) {

@@ -74,6 +74,9 @@ def serve(  # one parameter a flag is how typer reads a command line
     kv_memory: Annotated[str | None, typer.Option(help="Memory for the KV cache, such as 2GiB.")] = None,
     threads: Annotated[int | None, typer.Option(help="Compute threads. Default: the cores we may use.")] = None,
     isa: Annotated[str | None, typer.Option(help="avx512 or portable. Default: the best of this machine.")] = None,
+    pooling_type: Annotated[
+        str | None, typer.Option(help="last or mean, for /v1/embeddings. Default: the model's own, else mean.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Base of the seeds of requests that bring none.")] = None,
     api_key: Annotated[
         list[str] | None, typer.Option(envvar="PACELINE_API_KEY", help="Key that /v1 asks for; may be repeated.")
@@ -116,6 +119,7 @@ def serve(  # one parameter a flag is how typer reads a command line
         kv_memory_bytes=None if kv_memory is None else parse_bytes("--kv-memory", kv_memory),
         num_threads=threads,
         isa=isa,
+        pooling_type=pooling_type,
     )
     config = ServeConfig(
         engine=engine,

@@ -16,6 +16,7 @@ DEFAULT_ENGINE_FACTORY = "paceline.engine.engine:build_engine"
 KV_CACHE_DTYPES = ("auto", "float32", "bfloat16")
 INSTRUCTION_SETS = ("avx512", "portable")
 LOG_FORMATS = ("plain", "json")
+POOLING_TYPES = ("last", "mean")
 QUANTIZATIONS = (None, "int8")
 TOOL_CALL_PARSERS = ("hermes", "llama3_json", "mistral")
 REASONING_PARSERS = ("qwen3", "deepseek_r1")
@@ -42,6 +43,7 @@ class EngineConfig:
     kv_memory_bytes: int | None = None
     num_threads: int | None = None
     isa: str | None = None
+    pooling_type: str | None = None
 
     def __post_init__(self) -> None:
         """Check every value. Raises ConfigError."""
@@ -61,6 +63,8 @@ class EngineConfig:
             )
         if self.isa is not None and self.isa not in INSTRUCTION_SETS:
             raise ConfigError(f"--isa must be one of {', '.join(INSTRUCTION_SETS)}, got {self.isa!r}")
+        if self.pooling_type is not None and self.pooling_type not in POOLING_TYPES:
+            raise ConfigError(f"--pooling-type must be one of {', '.join(POOLING_TYPES)}, got {self.pooling_type!r}")
 
     def to_json_mapping(self) -> dict[str, Any]:
         """The fields as JSON values."""

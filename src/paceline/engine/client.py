@@ -196,7 +196,10 @@ class EngineClient:
             self._socket.close()
 
     def _send(self, command: Command) -> None:
-        self._socket.send(self._encoder.encode(command), zmq.NOBLOCK)
+        try:
+            self._socket.send(self._encoder.encode(command), zmq.NOBLOCK)
+        except zmq.Again:
+            return  # The process has just died: its exit, once seen, ends every open request.
         # Sending can swallow the edge that announces a received frame, so look once more.
         self._loop.call_soon(self._read)
 

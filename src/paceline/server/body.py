@@ -38,11 +38,12 @@ class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Body(msgspec.Struct, frozen=True):
-    """Both routes' fields; which of them a route serves is judged before this is decoded."""
+    """All routes' fields; which of them a route serves is judged before this is decoded."""
 
     model: str
     messages: list[Message] | None = None
     prompt: str | list[str | int | list[int]] | None = None
+    input: str | list[str | int | list[int]] | None = None
     tools: list[Tool] | None = None
     tool_choice: str | ToolChoice | None = None
     parallel_tool_calls: bool | None = None
@@ -74,6 +75,11 @@ class Body(msgspec.Struct, frozen=True):
     stream_options: StreamOptions | None = None
     priority: int | None = None
     cache_salt: str | None = None
+    encoding_format: str | None = None
+    dimensions: int | None = None
+    normalize: bool | None = None
+    truncate_prompt_tokens: int | None = None
+    add_special_tokens: bool | None = None
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
     guided_json: msgspec.Raw = ABSENT

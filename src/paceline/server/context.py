@@ -13,6 +13,7 @@ from paceline.engine.client import EngineClient
 from paceline.errors import UnavailableError, UnknownModelError
 from paceline.observe.metrics import Metrics
 from paceline.server.checks import listed, shown
+from paceline.server.embedding_session import EmbeddingSession
 from paceline.server.session import Session
 from paceline.text.model_text import ModelText
 
@@ -32,7 +33,7 @@ class ServingContext:
     created_s: int
     text: ModelText | None = None
     is_draining: bool = False
-    open_sessions: set[Session] = field(default_factory=set)
+    open_sessions: set[Session | EmbeddingSession] = field(default_factory=set)
     num_open_requests: int = 0
     seeds: random.Random | None = None
     metrics: Metrics = field(init=False)

@@ -37,6 +37,8 @@ COMMON = SAMPLING | ENDING | REPORTING | STRUCTURED | {"model", "n", "priority",
 TOOLS = {"tools", "tool_choice", "parallel_tool_calls", "include_reasoning"}
 CHAT = frozenset(COMMON | TOOLS | {"messages", "max_completion_tokens", "top_logprobs", "add_generation_prompt"})
 COMPLETION = frozenset(COMMON | {"prompt", "echo"})
+VECTOR = {"encoding_format", "dimensions", "normalize", "truncate_prompt_tokens", "add_special_tokens"}
+EMBEDDING = frozenset(VECTOR | {"model", "input", "priority", "cache_salt"})
 
 METADATA = {"store", "metadata", "service_tier", "user", "safety_identifier", "prompt_cache_key", "request_id"}
 
@@ -80,13 +82,13 @@ def check_fields(body: Mapping[str, msgspec.Raw], served: frozenset[str]) -> Non
     """Refuse unknown fields, and known ones neither served nor neutral. Raises RequestError naming the field."""
     for name, raw in body.items():
         if name in served:
-            if name not in ("messages", "prompt"):
+            if name not in ("messages", "prompt", "input"):
                 check_size(name, raw)
             continue
         if name in METADATA:
             continue
         if name not in NEUTRAL:
-            if name in CHAT | COMPLETION:
+            if name in CHAT | COMPLETION | EMBEDDING:
                 raise RequestError(f"{name} is not a field of this route", param=name)
             raise RequestError(f"unknown field {name[:100]!r}; remove it", param=name[:100])
         if not is_neutral(name, raw):

@@ -11,6 +11,7 @@ from paceline.server.auth import check_key
 from paceline.server.checks import shown
 from paceline.server.context import ServingContext
 from paceline.server.counted import admitted
+from paceline.server.embedding import embeddings
 from paceline.server.errors import error_response
 from paceline.server.generate import chat_completions, completions
 from paceline.server.page_files import add_page_routes
@@ -30,7 +31,7 @@ def create_app(context: ServingContext) -> FastAPI:
 
 
 def add_generation_routes(app: FastAPI, context: ServingContext) -> None:
-    """The two routes that generate."""
+    """The routes that compute."""
 
     @app.post("/v1/chat/completions", response_model=None)
     async def post_chat_completions(request: Request) -> Response:
@@ -41,6 +42,11 @@ def add_generation_routes(app: FastAPI, context: ServingContext) -> None:
     async def post_completions(request: Request) -> Response:
         """Continue prompts."""
         return await admitted(context.metrics.requests, completions(context, request))
+
+    @app.post("/v1/embeddings", response_model=None)
+    async def post_embeddings(request: Request) -> Response:
+        """Turn texts into vectors."""
+        return await embeddings(context, request)
 
 
 def add_model_routes(app: FastAPI, context: ServingContext) -> None:
