@@ -1,5 +1,7 @@
 """A tiny byte-level vocabulary, and the text a scripted engine says with it: words, characters split over tokens."""
 
+from pathlib import Path
+
 from paceline.config import ServeConfig
 from paceline.text.gguf_tokenizer import gguf_tokenizer
 from paceline.text.model_text import ModelText
@@ -40,7 +42,7 @@ SCRIPT_TEXT = " five, six, seven, eight, nine, ten, eleven, Yés 日本"
 
 
 def build(config: ServeConfig) -> ModelText:
-    """The factory: text side of the scripted engine."""
+    """The factory: text side of the scripted engine, with the config's template file if it names one."""
     pieces = [*SPECIALS, *(SPELLING[byte] for byte in range(256))]
     pieces += ["".join(SPELLING[byte] for byte in word.encode()) for word in WORDS]
     tokenizer = gguf_tokenizer(
@@ -53,4 +55,5 @@ def build(config: ServeConfig) -> ModelText:
             "tokenizer.ggml.eos_token_id": TURN_END_ID,
         }
     )
-    return ModelText(tokenizer, ChatTemplate(TEMPLATE, tokenizer.bos_token, tokenizer.eos_token))
+    source = Path(config.chat_template).read_text() if config.chat_template else TEMPLATE
+    return ModelText(tokenizer, ChatTemplate(source, tokenizer.bos_token, tokenizer.eos_token))

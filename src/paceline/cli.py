@@ -65,6 +65,9 @@ def serve(  # one parameter a flag is how typer reads a command line
         list[str] | None, typer.Option(envvar="PACELINE_API_KEY", help="Key that /v1 asks for; may be repeated.")
     ] = None,
     chat_template: Annotated[str | None, typer.Option(help="File with a chat template.")] = None,
+    generation_config: Annotated[
+        str, typer.Option(help="Sampling defaults: auto takes the model's, none (or vllm) the built-in ones.")
+    ] = "auto",
     shutdown_timeout: Annotated[float, typer.Option(help="Seconds that running requests get to finish.")] = 30.0,
 ) -> None:
     """Serve MODEL over an OpenAI-compatible HTTP API."""
@@ -89,6 +92,7 @@ def serve(  # one parameter a flag is how typer reads a command line
         served_model_names=tuple(served_model_name or ()),
         api_keys=tuple(api_key or ()),
         chat_template=chat_template,
+        generation_config=generation_config,
         seed=seed,
         shutdown_timeout_s=shutdown_timeout,
     )

@@ -13,6 +13,7 @@ from paceline.errors import ConfigError
 
 DEFAULT_MODEL = "smollm2-135m"
 DEFAULT_ENGINE_FACTORY = "paceline.engine.engine:build_engine"
+GENERATION_CONFIGS = ("auto", "none", "vllm")
 KV_CACHE_DTYPES = ("auto", "float32", "bfloat16")
 INSTRUCTION_SETS = ("avx512", "portable")
 
@@ -73,6 +74,7 @@ class ServeConfig:
     served_model_names: tuple[str, ...] = ()
     api_keys: tuple[str, ...] = ()
     chat_template: str | None = None
+    generation_config: str = "auto"
     seed: int | None = None
     shutdown_timeout_s: float = 30.0
     engine_factory: str = DEFAULT_ENGINE_FACTORY
@@ -82,6 +84,9 @@ class ServeConfig:
         check_option("--port", self.port, 0, 65535)
         check_option("--shutdown-timeout", self.shutdown_timeout_s, 0, 86400)
         check_option("--seed", self.seed, 0, 2**64 - 1)
+        if self.generation_config not in GENERATION_CONFIGS:
+            allowed = ", ".join(GENERATION_CONFIGS)
+            raise ConfigError(f"--generation-config must be one of {allowed}, got {self.generation_config!r}")
         if any(not key.strip() or not key.isascii() for key in self.api_keys):
             raise ConfigError("--api-key must be a non-empty ASCII text")
         if any(not name for name in self.served_model_names):

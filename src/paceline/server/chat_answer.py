@@ -8,7 +8,14 @@ from collections.abc import Sequence
 
 from msgspec.json import encode
 
-from paceline.server.answer import ChoiceTotal, Envelope, chunk_tail, usage_fields
+from paceline.server.answer import (
+    ChoiceTotal,
+    Envelope,
+    chunk_tail,
+    tail_with_prompt_ids,
+    tail_with_usage,
+    usage_fields,
+)
 from paceline.server.choice import ChoiceDelta
 from paceline.server.logprobs import chat_logprobs, prompt_logprobs
 from paceline.server.options import Options
@@ -29,18 +36,22 @@ class ChatAnswer:
 
     def opening(self, session: Session) -> bytes:
         """The role chunk of every choice."""
+        tail = self._tail
+        if self._options.returns_token_ids:
+            tail = tail_with_prompt_ids(tail, session.prompts[0].token_ids)
         delta = b'"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}'
         return b"".join(
-            b'%b{"index":%d,%b%b' % (self._head, index, delta, self._tail) for index in range(self._options.num_choices)
+            b'%b{"index":%d,%b%b' % (self._head, index, delta, tail) for index in range(self._options.num_choices)
         )
 
     def chunk(self, delta: ChoiceDelta) -> bytes:
         """A content chunk when there is something to show, a finish chunk when the choice ended."""
         events = b""
-        if delta.text or delta.tokens:
+        if delta.text or delta.tokens or delta.token_ids:
             logprobs = encode(chat_logprobs(self._tokenizer, delta.tokens)) if self._has_logprobs else b"null"
-            events = b'%b{"index":%d,"delta":{"content":%b},"logprobs":%b,"finish_reason":null}%b' % (
-                self._head, delta.index, encode(delta.text), logprobs, self._tail,
+            ids = b',"token_ids":%b' % encode(delta.token_ids) if self._options.returns_token_ids else b""
+            events = b'%b{"index":%d,"delta":{"content":%b},"logprobs":%b,"finish_reason":null%b}%b' % (
+                self._head, delta.index, encode(delta.text), logprobs, ids, self._tail,
             )  # fmt: skip
         if delta.finish_reason is not None:
             events += b'%b{"index":%d,"delta":{},"logprobs":null,"finish_reason":"%b"}%b' % (
@@ -50,7 +61,11 @@ class ChatAnswer:
 
     def usage_chunk(self, usage: Usage) -> bytes:
         """The chunk without choices that reports usage."""
-        return b'%b],"usage":%b}\n\n' % (self._head, encode(usage_fields(usage)))
+        return self._head + tail_with_usage(usage)
+
+    def repeat_usage(self, usage: Usage) -> None:
+        """From here on every chunk says so much was used."""
+        self._tail = tail_with_usage(usage)
 
     def whole(self, choices: Sequence[ChoiceTotal], session: Session) -> bytes:
         """The body of a chat.completion."""
@@ -64,6 +79,10 @@ class ChatAnswer:
             }
             for index, choice in enumerate(choices)
         ]
+        if self._options.returns_token_ids:
+            fields["prompt_token_ids"] = list(session.prompts[0].token_ids)
+            for shown, choice in zip(fields["choices"], choices, strict=True):
+                shown["token_ids"] = choice.token_ids
         fields["usage"] = usage_fields(session.usage)
         if self._options.num_prompt_logprobs is not None:
             scores = session.prompts[0].scores

@@ -10,6 +10,10 @@ MAX_FIELD_BYTES = 64 * 1024
 MAX_MESSAGES = 4096
 MAX_CONTENT_PARTS = 16384
 MAX_PROMPTS = 2048
+MAX_LISTED_TOKENS = 128 * 1024
+"""Token ids of one prompt that is cut to its last ones, or of one text asked for; a longer context raises it."""
+
+MAX_TEMPLATE_VARIABLES = 32
 MAX_CHOICES = 128
 MAX_SEQUENCES = 2048
 """Prompts times choices of one HTTP request."""

@@ -1,4 +1,4 @@
-"""The default text side of a server: the model's own, with --chat-template in place of its template if given."""
+"""The default text side of a server: the model's own, but for what --chat-template and --generation-config say."""
 
 from pathlib import Path
 
@@ -10,4 +10,4 @@ from paceline.text.model_text import load_model_text as load
 def load_model_text(config: ServeConfig) -> ModelText:
     """Tokenizer and template of the configured model. Raises CheckpointError, or ConfigError for --chat-template."""
     template = Path(config.chat_template) if config.chat_template is not None else None
-    return load(config.engine.model, config.engine.revision, template)
+    return load(config.engine.model, config.engine.revision, template, config.generation_config == "auto")

@@ -12,12 +12,14 @@ from paceline.server.checks import shown
 from paceline.server.context import ServingContext
 from paceline.server.errors import error_response
 from paceline.server.generate import chat_completions, completions
+from paceline.server.tokenize import add_tokenizer_routes
 
 
 def create_app(context: ServingContext) -> FastAPI:
     """The ASGI application over one context."""
-    app = FastAPI(title="Paceline", version=__version__, docs_url=None, redoc_url=None)
+    app = FastAPI(openapi_url=None)
     add_generation_routes(app, context)
+    add_tokenizer_routes(app, context)
     add_model_routes(app, context)
     add_probe_routes(app, context)
     app.add_exception_handler(PacelineError, answer_error)
@@ -111,6 +113,7 @@ async def answer_http_error(request: Request, error: Exception) -> Response:
     ours: RequestError = RequestError(f"{request.method} {shown(request.url.path)}: {error.detail}")
     response = error_response(ours)
     response.status_code = error.status_code
+    response.headers.update(error.headers or {})
     return response
 
 

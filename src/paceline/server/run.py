@@ -67,7 +67,9 @@ async def serve(config: ServeConfig, started: Started, load_text: TextLoader) ->
         gc.collect()
         gc.freeze()  # what is loaded stays: collections need not walk it
         if not stop.is_set():
-            for line in summary_lines(config, client.limits, started.listener.getsockname()[1]):
+            assert context.text is not None, "text and engine have loaded"
+            port = started.listener.getsockname()[1]
+            for line in summary_lines(config, client.limits, port, context.text.defaults):
                 print(line, flush=True)
             await stop.wait()
         await drain(context)

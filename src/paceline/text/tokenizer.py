@@ -127,6 +127,10 @@ class Tokenizer:
             return byte_level_bytes(piece)
         return marked_space_bytes(piece)
 
+    def piece(self, token_id: int) -> str:
+        """The token as the vocabulary spells it, spaces and bytes marked; empty for an id that no token has."""
+        return (self._pieces[token_id] if token_id < self.vocab_size else None) or ""
+
     def token_text(self, token_id: int) -> str:
         """One token shown alone, special or not, as logprobs list it; U+FFFD where it splits a character."""
         return self.token_bytes(token_id).decode("utf-8", "replace")
