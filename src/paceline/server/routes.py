@@ -10,6 +10,7 @@ from paceline.errors import PacelineError, RequestError
 from paceline.server.auth import check_key
 from paceline.server.checks import shown
 from paceline.server.context import ServingContext
+from paceline.server.docs_page import add_document_routes
 from paceline.server.errors import error_response
 from paceline.server.generate import chat_completions, completions
 from paceline.server.tokenize import add_tokenizer_routes
@@ -17,9 +18,10 @@ from paceline.server.tokenize import add_tokenizer_routes
 
 def create_app(context: ServingContext) -> FastAPI:
     """The ASGI application over one context."""
-    app = FastAPI(openapi_url=None)
+    app = FastAPI(openapi_url=None)  # FastAPI's own document and pages know nothing of our bodies
     add_generation_routes(app, context)
     add_tokenizer_routes(app, context)
+    add_document_routes(app, context)
     add_model_routes(app, context)
     add_probe_routes(app, context)
     app.add_exception_handler(PacelineError, answer_error)
