@@ -23,6 +23,7 @@ soak: $(DEV_READY)
 	$(BIN)/python tests/exactness/mixes.py --mixes 210 --threads 2
 	$(BIN)/python tests/exactness/mixes.py --mixes 20 --isa portable --longest 300
 	PYTHONPATH=tests $(BIN)/python tests/server/schema_fuzz.py --examples 500
+	$(BIN)/python tests/structured/schemas.py --schemas 300 --seeds 3
 
 bench: $(DEV_READY)
 	$(BIN)/python benchmarks/scheduler.py
@@ -31,6 +32,7 @@ bench: $(DEV_READY)
 	$(BIN)/python benchmarks/admission.py --pool 6144 --requests 80
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/noise.py
+	$(BIN)/python benchmarks/structured.py
 
 lint: $(DEV_READY)
 	$(BIN)/ruff check .

@@ -72,7 +72,7 @@ def measure(reserve: Reserve, pool_tokens: int, num_requests: int, seed: int) ->
     wall_s = run_streams(engine, streams, after_step=note_usage)
     outputs = sum(len(stream.token_times_s) for stream in streams)
     computed = sum(len(stream.prompt) for stream in streams) + outputs
-    recomputed = engine.scheduler.num_recomputed_tokens
+    recomputed = engine.scheduler.tally.num_recomputed_tokens
     return {
         "tokens_per_s": outputs / wall_s,
         "kv_use": statistics.mean(usage),

@@ -57,8 +57,8 @@ def make_request(number: int) -> Request:
 
 def answer(plan: StepPlan) -> StepResult:
     """One token for every row that samples."""
-    token = TokenLogprobs(7, -1.0)
-    return StepResult(tuple(RowResult(row.row, token if row.samples else None) for row in plan.rows))
+    token = (TokenLogprobs(7, -1.0),)
+    return StepResult(tuple(RowResult(row.row, token if row.samples else ()) for row in plan.rows))
 
 
 def time_steps(scheduler: Scheduler, num_steps: int) -> list[float]:

@@ -4,10 +4,6 @@
 
 #if defined(__x86_64__)
 
-// GCC 12 takes the deliberately undefined operands inside its intrinsics for mistakes (GCC bug 105593).
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-
 #include <immintrin.h>
 
 #include <cstring>

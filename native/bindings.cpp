@@ -89,13 +89,14 @@ Backend make_backend(int num_threads, const std::optional<std::string>& isa) {
   return {std::make_shared<ThreadPool>(num_threads), *found};
 }
 
-WeightPtr bind_weight(const Backend& backend, const std::vector<nb::object>& tensors) {
+// `per_channel`: requantize to int8 with one scale an output.
+WeightPtr bind_weight(const Backend& backend, const std::vector<nb::object>& tensors, bool per_channel) {
   if (tensors.empty()) throw nb::value_error("a weight needs at least one tensor");
   const int64_t depth = nb::cast<int64_t>(tensors[0].attr("columns"));
   std::vector<WeightPart> parts;
   for (const nb::object& tensor : tensors) parts.push_back(weight_part(tensor, depth));
   nb::gil_scoped_release release;
-  return make_weight(parts, depth, *backend.threads);
+  return make_weight(parts, depth, per_channel ? Packing::kChannel : Packing::kExact, *backend.threads);
 }
 
 VectorPtr bind_vector(const Backend& backend, nb::object tensor) {
@@ -203,6 +204,11 @@ SampleRows sample_rows(nb::handle batch, nb::handle result, size_t n) {
   rows.bias_ids = bias_ids.data();
   rows.bias_values = values<const float>(batch, "bias_values", bias_ids.shape(0));
   rows.num_bias = static_cast<int64_t>(bias_ids.shape(0));
+  rows.mask_rows = values<const int32_t>(batch, "mask_rows", n);
+  const auto masks = array<const uint32_t, 2>(batch, "masks");
+  rows.masks = masks.data();
+  rows.num_masks = static_cast<int64_t>(masks.shape(0));
+  rows.mask_stride = static_cast<int64_t>(masks.shape(1));
   const auto histories = array<const int32_t, 2>(batch, "histories");
   rows.histories = histories.data();
   rows.history_rows = static_cast<int64_t>(histories.shape(0));
@@ -261,7 +267,7 @@ NB_MODULE(_native, module) {
       .def("sample", run_sample, "batch"_a, "result"_a)
       .def_prop_ro("vocab_size", &Session::vocab_size);
   nb::class_<Backend>(module, "Backend")
-      .def("weight", bind_weight, "tensors"_a)
+      .def("weight", bind_weight, "tensors"_a, "per_channel"_a = false)
       .def("vector", bind_vector, "tensor"_a)
       .def("program", [](const Backend& backend) { return Program(backend.instruction_set); })
       .def("session", make_session, "layers"_a, "head"_a, "shape"_a, "rotary"_a)

@@ -20,7 +20,7 @@ int64_t aligned(int64_t bytes) { return divide_up(bytes, 64) * 64; }
 }  // namespace
 
 bool takes_quantized(const PackedWeight& weight) {
-  return weight.kind == WeightKind::INT8 || weight.kind == WeightKind::INT4;
+  return weight.kind != WeightKind::F32 && weight.kind != WeightKind::BF16;
 }
 
 // The smallest weight group is 16, so offsets and sums need depth / 16 numbers a row at most.

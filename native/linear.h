@@ -1,6 +1,6 @@
 // Linear layers y = x W^T (+ bias) over packed weights, and the quantization of their activations.
 //
-// Integer weights take activations as int8 with one scale per (row, kActivationGroup positions), so
+// Integer weights take activations as int8 with one scale per (row, activation_group() positions), so
 // `quantize` runs before them; F32 and BF16 weights take the float32 activations as they are.
 //
 // Exactness: every output is one chain of operations in ascending depth, whatever `rows`, the tile or the
@@ -9,6 +9,8 @@
 //   y = y + (float(sum of u * q over the group, in int32) * s) * a;  y = y + m * (float(sum of q) * a)
 // in that order, each operation rounded once; portable and avx512 agree bit for bit. A linear with `residual`
 // then does the same for what quantization left of the activations, quantized again: 15 bits instead of 8.
+// CHANNEL weights have one scale an output: y = y + float(sum of u * q) * a per group, and y = y * s at the
+// end.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +22,16 @@ namespace paceline {
 
 constexpr int64_t kActivationGroup = 32;
 
+// Positions that share an activation scale, for a weight of group `group`.
+constexpr int64_t activation_group(int32_t group) {
+  return group > kActivationGroup ? group : kActivationGroup;
+}
+constexpr int64_t kLargestGroup = 64;
+
 // Activations of T rows quantized for a weight of depth K and group G (G = weight.group).
 struct QuantizedRows {
   int8_t* values;    // [T, K], 64-byte aligned
-  float* scales;     // [T, K / 32]
+  float* scales;     // [T, K / activation_group(G)]
   int32_t* offsets;  // [T, K / G]: -128 * sum of values, what the unsigned weight numbers add too much
   float* sums;       // [T, K / G]: scale * sum of values, the minimum's factor
 };
@@ -34,7 +42,7 @@ size_t quantized_bytes(int64_t rows, int64_t depth);
 // The pieces of that buffer.
 QuantizedRows quantized_view(void* buffer, int64_t rows, int64_t depth);
 
-// True for INT8 and INT4: LinearArgs.q is read; otherwise LinearArgs.x is.
+// True for INT8, INT4 and CHANNEL: LinearArgs.q is read; otherwise LinearArgs.x is.
 bool takes_quantized(const PackedWeight& weight);
 
 struct QuantizeArgs {
@@ -59,7 +67,7 @@ Range quantize_rows(const QuantizeArgs& args, int64_t tile);
 struct LinearArgs {
   const PackedWeight* weight;  // [N, K]
   const float* x;              // [T, K], F32 and BF16 weights
-  QuantizedRows q;             // [T, K], INT8 and INT4 weights
+  QuantizedRows q;             // [T, K], the other weights
   QuantizedRows residual;      // [T, K], summed after q; values nullptr: none
   const float* bias;           // [N] or nullptr
   int64_t rows;                // T

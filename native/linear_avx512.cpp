@@ -1,7 +1,8 @@
 // Linear layers with AVX-512 VNNI. A panel is two vectors of 16 outputs; up to kBlockRows rows are summed in
 // registers while the panel's records stream by once per block of rows: from memory the first time, then from
-// the nearest cache. The next panel is prefetched meanwhile, so that memory works during the arithmetic of
-// several rows.
+// the nearest cache. With more than kStreamedRows rows the next panel is prefetched meanwhile, so that memory
+// works during the arithmetic: into the second-level cache (the first holds this panel; with both in it 8 rows
+// of int8 ran at 60 %). With fewer, memory is the limit and the processor's own prefetching is best.
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -18,6 +19,7 @@ namespace {
 
 constexpr int kBlockRows = 6;
 constexpr int64_t kLine = 64;
+constexpr int64_t kStreamedRows = 4;
 
 // One panel and a block of rows. `next` is prefetched, `next_lines` cache lines for each record.
 struct PanelRows {
@@ -46,6 +48,21 @@ struct Format {
   }
 };
 
+// CHANNEL: values alone, one scale an output at the end of the panel. `group` shares an activation scale.
+template <int kGroup>
+struct ChannelFormat {
+  static constexpr bool nibbles = false;
+  static constexpr int group = kGroup;
+  static constexpr bool centred = true;
+  static constexpr int vectors = 2 * kGroup / 4;
+  static constexpr int record = vectors * 64;
+};
+
+template <class F>
+constexpr bool is_channel = false;
+template <int kGroup>
+constexpr bool is_channel<ChannelFormat<kGroup>> = true;
+
 ALWAYS_INLINE __m512i broadcast_quad(const int8_t* quad) {
   int32_t value;
   std::memcpy(&value, quad, sizeof value);
@@ -54,7 +71,7 @@ ALWAYS_INLINE __m512i broadcast_quad(const int8_t* quad) {
 
 ALWAYS_INLINE void prefetch(const uint8_t*& next, int64_t lines) {
   for (int64_t i = 0; i < lines; ++i, next += kLine)
-    _mm_prefetch(reinterpret_cast<const char*>(next), _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(next), _MM_HINT_T1);
 }
 
 template <int R>
@@ -120,6 +137,18 @@ ALWAYS_INLINE void add_record(__m512 (&y)[R][2], const __m512i (&sums)[R][2], co
   }
 }
 
+// y += float(sums) * a.
+template <class F, int R>
+ALWAYS_INLINE void add_group(__m512 (&y)[R][2], const __m512i (&sums)[R][2], const float* scales,
+                             int64_t groups) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    const __m512 activation = _mm512_set1_ps(scales[r * groups]);
+    y[r][0] = _mm512_add_ps(y[r][0], _mm512_mul_ps(_mm512_cvtepi32_ps(sums[r][0]), activation));
+    y[r][1] = _mm512_add_ps(y[r][1], _mm512_mul_ps(_mm512_cvtepi32_ps(sums[r][1]), activation));
+  }
+}
+
 template <class F, int R>
 ALWAYS_INLINE void panel_sums(__m512 (&y)[R][2], const PanelRows& at) {
   const int64_t depth = at.args.weight->depth;
@@ -137,7 +166,21 @@ ALWAYS_INLINE void panel_sums(__m512 (&y)[R][2], const PanelRows& at) {
     }
     prefetch(next, at.next_lines);
     sum_record<F, R>(sums, record, q, depth);
-    add_record<F, R>(y, sums, record + F::vectors * 64, at, g);
+    if constexpr (is_channel<F>)
+      add_group<F, R>(y, sums, at.q.scales + at.row * groups + g, groups);
+    else
+      add_record<F, R>(y, sums, record + F::vectors * 64, at, g);
+  }
+}
+
+// y *= the scales at the end of the panel.
+template <int R>
+ALWAYS_INLINE void scale_outputs(__m512 (&y)[R][2], const uint8_t* scales) {
+  const __m512 left = _mm512_load_ps(scales), right = _mm512_load_ps(scales + 64);
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    y[r][0] = _mm512_mul_ps(y[r][0], left);
+    y[r][1] = _mm512_mul_ps(y[r][1], right);
   }
 }
 
@@ -200,6 +243,7 @@ void block(const PanelRows& at, int64_t panel) {
     panel_sums<F, R>(y, at);
     if (at.args.residual.values != nullptr)
       panel_sums<F, R>(y, {at.args, at.args.residual, at.panel, at.next, 0, at.row});
+    if constexpr (is_channel<F>) scale_outputs<R>(y, at.panel + at.args.weight->depth * kPanelOutputs);
   }
   const int64_t outputs = at.args.weight->outputs;
   for (int half = 0; half < 2; ++half) {
@@ -248,7 +292,7 @@ void tile_of(const LinearArgs& args, const LinearTile& tile) {
     for (int64_t b = 0; b < blocks; ++b) {
       const int64_t row = tile.rows.begin + num_rows * b / blocks;
       const int64_t end = tile.rows.begin + num_rows * (b + 1) / blocks;
-      const bool ahead = blocks > 1 && panel < last_panel && b * share < bytes;
+      const bool ahead = num_rows > kStreamedRows && panel < last_panel && b * share < bytes;
       const PanelRows at{args, args.q, data, data + bytes + b * share, ahead ? lines : 0, row};
       block_of<F>(end - row, at, panel);
     }
@@ -279,6 +323,9 @@ void linear(const LinearArgs& args, int64_t index, int /*thread*/) {
       return tile_of<FloatFormat<true>>(args, tile);
     case WeightKind::INT4:
       return int4_tile(args, tile);
+    case WeightKind::CHANNEL:
+      if (weight.group == 64) return tile_of<ChannelFormat<64>>(args, tile);
+      return tile_of<ChannelFormat<32>>(args, tile);
     case WeightKind::INT8:
       if (weight.has_minimum) {
         return weight.wide_scales ? int8_tile<true, true>(args, tile) : int8_tile<true, false>(args, tile);

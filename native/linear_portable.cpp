@@ -20,7 +20,7 @@ float coefficient(const PackedWeight& weight, const uint8_t* array, int64_t lane
 // One record as floats. Sums of number times activation stay below 2^24, so float arithmetic on them is
 // integer arithmetic, and is what every machine has vectors for.
 struct Record {
-  float numbers[kActivationGroup][kPanelOutputs];
+  float numbers[kLargestGroup][kPanelOutputs];
   float scales[kPanelOutputs];
   float minimums[kPanelOutputs];
 };
@@ -36,12 +36,13 @@ void unpack_quad(const uint8_t* quads, int shift, int mask, int zero, float (*nu
 void unpack_record(const PackedWeight& weight, const uint8_t* from, Record& record) {
   const int zero = zero_point(weight);
   for (int64_t k = 0; k < weight.group; k += 4) {
-    if (weight.kind == WeightKind::INT8) {
-      unpack_quad(from + k * kPanelOutputs, 0, 255, zero, record.numbers + k);
-    } else {
+    if (weight.kind == WeightKind::INT4) {
       unpack_quad(from + k / 8 * 4 * kPanelOutputs, k & 4, 15, zero, record.numbers + k);
+    } else {
+      unpack_quad(from + k * kPanelOutputs, 0, 255, zero, record.numbers + k);
     }
   }
+  if (weight.kind == WeightKind::CHANNEL) return;
   const uint8_t* coefficients = from + value_bytes(weight);
   for (int64_t n = 0; n < kPanelOutputs; ++n) record.scales[n] = coefficient(weight, coefficients, n);
   if (!weight.has_minimum) return;
@@ -58,7 +59,11 @@ void add_record(const PackedWeight& weight, const QuantizedRows& q_rows, const R
     const float activation = q[k];
     for (int64_t n = 0; n < kPanelOutputs; ++n) integers[n] += record.numbers[k][n] * activation;
   }
-  const float scale = q_rows.scales[(row * weight.depth + g * weight.group) / kActivationGroup];
+  const float scale = q_rows.scales[(row * weight.depth + g * weight.group) / activation_group(weight.group)];
+  if (weight.kind == WeightKind::CHANNEL) {
+    for (int64_t n = 0; n < kPanelOutputs; ++n) sums.y[n] += integers[n] * scale;
+    return;
+  }
   for (int64_t n = 0; n < kPanelOutputs; ++n) sums.y[n] += integers[n] * record.scales[n] * scale;
   if (!weight.has_minimum) return;
   const float sum = q_rows.sums[row * (weight.depth / weight.group) + g];
@@ -74,11 +79,18 @@ void add_position(const LinearArgs& args, const float* weights, int64_t row, int
 void sum_quantized(const PackedWeight& weight, const QuantizedRows& q, const uint8_t* panel, Range rows,
                    Sums* sums) {
   Record record;
-  for (int64_t g = 0; g < weight.depth / weight.group; ++g, panel += record_bytes(weight)) {
+  const int64_t bytes = weight.kind == WeightKind::CHANNEL ? value_bytes(weight) : record_bytes(weight);
+  for (int64_t g = 0; g < weight.depth / weight.group; ++g, panel += bytes) {
     unpack_record(weight, panel, record);
     for (int64_t row = rows.begin; row < rows.end; ++row)
       add_record(weight, q, record, row, g, sums[row - rows.begin]);
   }
+}
+
+void scale_outputs(const PackedWeight& weight, const uint8_t* panel, Range rows, Sums* sums) {
+  const uint8_t* scales = panel + weight.depth * kPanelOutputs;
+  for (int64_t row = rows.begin; row < rows.end; ++row)
+    for (int64_t n = 0; n < kPanelOutputs; ++n) sums[row - rows.begin].y[n] *= load<float>(scales + 4 * n);
 }
 
 void sum_panel(const LinearArgs& args, const uint8_t* panel, Range rows, Sums* sums) {
@@ -86,6 +98,7 @@ void sum_panel(const LinearArgs& args, const uint8_t* panel, Range rows, Sums* s
   if (takes_quantized(weight)) {
     sum_quantized(weight, args.q, panel, rows, sums);
     if (args.residual.values != nullptr) sum_quantized(weight, args.residual, panel, rows, sums);
+    if (weight.kind == WeightKind::CHANNEL) scale_outputs(weight, panel, rows, sums);
     return;
   }
   for (int64_t k = 0; k < weight.depth; ++k) {

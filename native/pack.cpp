@@ -1,6 +1,8 @@
 #include "pack.h"
 
 #include <algorithm>
+#include <cmath>
+#include <vector>
 
 #include "blocks.h"
 
@@ -79,13 +81,48 @@ void pack_float_row(const PackedWeight& weight, SourceKind kind, const uint8_t* 
   }
 }
 
+// The elements of a row, as the file means them.
+void read_row(SourceKind kind, const uint8_t* row, std::vector<float>& out) {
+  const SourceTraits& source = traits(kind);
+  if (source.bits == 0) {
+    for (size_t k = 0; k < out.size(); ++k) out[k] = load_float(kind, row, static_cast<int64_t>(k));
+    return;
+  }
+  Block block;
+  for (size_t start = 0; start < out.size(); start += source.block, row += source.bytes) {
+    decode(kind, row, block);
+    for (int k = 0; k < source.block; ++k) {
+      const int group = k / source.group;
+      const float minimum = source.has_minimum ? block.minimums[group] : 0.0f;
+      out[start + k] = block.scales[group] * float(block.numbers[k] - source.center) + minimum;
+    }
+  }
+}
+
+// Round to nearest: symmetric, one scale for the output.
+void pack_channel_row(const PackedWeight& weight, SourceKind kind, const uint8_t* row, uint8_t* panel,
+                      int64_t lane) {
+  std::vector<float> values(weight.depth);
+  read_row(kind, row, values);
+  float largest = 0;
+  for (const float value : values) largest = std::max(largest, std::abs(value));
+  const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
+  for (int64_t k = 0; k < weight.depth; ++k) {
+    const auto number = static_cast<int32_t>(std::lrint(values[k] * inverse));
+    panel[(k / 4 * kPanelOutputs + lane) * 4 + k % 4] = static_cast<uint8_t>(number + 128);
+  }
+  store(panel + weight.depth * kPanelOutputs + 4 * lane, largest / 127.0f);
+}
+
 void pack_row(const PackArgs& args, int64_t output, uint8_t* panel) {
   const PackedWeight& weight = *args.weight;
   const WeightPart* part = args.parts;
   int64_t index = output;
   for (; index >= part->num_rows; ++part) index -= part->num_rows;
   const uint8_t* row = part->rows + index * source_row_bytes(part->kind, weight.depth);
-  auto* const pack_one = is_float(weight.kind) ? pack_float_row : pack_quantized_row;
+  auto* const pack_one = weight.kind == WeightKind::CHANNEL ? pack_channel_row
+                         : is_float(weight.kind)            ? pack_float_row
+                                                            : pack_quantized_row;
   pack_one(weight, part->kind, row, panel, output % kPanelOutputs);
 }
 
@@ -105,10 +142,16 @@ void unpack_quantized(const PackedWeight& weight, const uint8_t* record, int64_t
   }
 }
 
+void unpack_channel(const PackedWeight& weight, const uint8_t* panel, int64_t lane, float* out) {
+  const auto scale = load<float>(panel + weight.depth * kPanelOutputs + 4 * lane);
+  for (int64_t k = 0; k < weight.depth; ++k)
+    out[k] = scale * float(panel[(k / 4 * kPanelOutputs + lane) * 4 + k % 4] - 128);
+}
+
 }  // namespace
 
 int zero_point(const PackedWeight& weight) {
-  if (weight.kind == WeightKind::INT8) return 128;
+  if (weight.kind == WeightKind::INT8 || weight.kind == WeightKind::CHANNEL) return 128;
   return weight.has_minimum ? 0 : 8;
 }
 
@@ -123,6 +166,7 @@ int64_t record_bytes(const PackedWeight& weight) {
 int64_t panel_bytes(const PackedWeight& weight) {
   if (weight.kind == WeightKind::F32) return weight.depth * kPanelOutputs * 4;
   if (weight.kind == WeightKind::BF16) return weight.depth * kPanelOutputs * 2;
+  if (weight.kind == WeightKind::CHANNEL) return weight.depth * kPanelOutputs + 4 * kPanelOutputs;
   return weight.depth / weight.group * record_bytes(weight);
 }
 
@@ -135,8 +179,24 @@ int64_t source_row_bytes(SourceKind kind, int64_t depth) {
   return depth <= 0 || depth % source.block != 0 ? -1 : depth / source.block * source.bytes;
 }
 
-const char* plan_weight(const WeightPart* parts, int64_t num_parts, int64_t depth, PackedWeight* weight) {
+namespace {
+
+const char* plan_channel(const WeightPart* parts, int64_t num_parts, int64_t depth, PackedWeight* weight) {
+  *weight = PackedWeight{WeightKind::CHANNEL, depth % 64 == 0 ? 64 : 32, false, true, 0, depth, nullptr};
+  if (depth % 32 != 0) return "int8 needs a depth that is a multiple of 32";
+  for (int64_t i = 0; i < num_parts; ++i) {
+    if (source_row_bytes(parts[i].kind, depth) < 0) return "depth is not a whole number of the kind's blocks";
+    weight->outputs += parts[i].num_rows;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const char* plan_weight(const WeightPart* parts, int64_t num_parts, int64_t depth, Packing packing,
+                        PackedWeight* weight) {
   if (num_parts < 1) return "a weight needs at least one part";
+  if (packing == Packing::kChannel) return plan_channel(parts, num_parts, depth, weight);
   const bool float_parts = traits(parts[0].kind).bits == 0;
   bool all_bfloat = true, same_minimum = true;
   int32_t bits = 0;
@@ -193,6 +253,7 @@ void unpack_row(const PackedWeight& weight, int64_t row, float* out) {
     }
     return;
   }
+  if (weight.kind == WeightKind::CHANNEL) return unpack_channel(weight, panel, lane, out);
   for (int64_t k = 0; k < weight.depth; k += weight.group, panel += record_bytes(weight)) {
     unpack_quantized(weight, panel, lane, out + k);
   }

@@ -10,9 +10,11 @@
 //   depth positions of one output
 //             INT4  [group / 8][32][4] uint8                     low nibbles quad 2j, high nibbles quad 2j +
 //             1 F32, BF16 [depth][32]                              no records: the panel is this array
+//             CHANNEL [depth / 4][32][4] uint8, then scales[32]    no records: one float32 scale an output
 //
 // The value of an element is scale * (u - offset) + minimum, u the stored unsigned number: exactly the file's
-// value. offset: INT8 128; INT4 8 without minimum, 0 with one.
+// value, but for CHANNEL, which rounds it to the nearest of 255 steps of its output's largest. offset: INT8
+// and CHANNEL 128; INT4 8 without minimum, 0 with one.
 #pragma once
 
 #include <cstddef>
@@ -26,11 +28,13 @@ constexpr int64_t kPanelOutputs = 32;
 // TensorKind.
 enum class SourceKind : int32_t { F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K };
 
-enum class WeightKind : int32_t { F32, BF16, INT8, INT4 };
+enum class WeightKind : int32_t { F32, BF16, INT8, INT4, CHANNEL };
 
 struct PackedWeight {
   WeightKind kind;
-  int32_t group;  // depth positions that share a scale: 16 or 32; 1 for F32 and BF16
+  // Depth positions that share a scale: 16 or 32; 1 for F32 and BF16. CHANNEL: that share an activation
+  // scale.
+  int32_t group;
   bool has_minimum;
   bool wide_scales;     // float32 scales and minimums (K-quants need the bits), else float16
   int64_t outputs;      // N
@@ -49,14 +53,19 @@ struct WeightPart {
 // positive).
 int64_t source_row_bytes(SourceKind kind, int64_t depth);
 
-// Fills all but `data`: the narrowest layout that holds every part (stacked by rows, in order) exactly.
-// Returns nullptr, or why there is none (mixed float and quantized parts, a depth that is not whole blocks).
-const char* plan_weight(const WeightPart* parts, int64_t num_parts, int64_t depth, PackedWeight* weight);
+// Whether a weight is packed exactly, or requantized to CHANNEL.
+enum class Packing : int32_t { kExact, kChannel };
+
+// Fills all but `data`: the narrowest layout that holds every part (stacked by rows, in order) exactly, or
+// CHANNEL. Returns nullptr, or why there is none (mixed float and quantized parts, a depth that is not whole
+// blocks).
+const char* plan_weight(const WeightPart* parts, int64_t num_parts, int64_t depth, Packing packing,
+                        PackedWeight* weight);
 
 // The stored number that means zero (`offset` above).
 int zero_point(const PackedWeight& weight);
-// Sizes of the layout: `data`, a panel, a record, and the values of a record (the two last for INT8 and
-// INT4).
+// Sizes of the layout: `data`, a panel, a record, and the values of a record (the two last for INT8 and INT4;
+// of CHANNEL the values of a group).
 size_t packed_bytes(const PackedWeight& weight);
 int64_t num_panels(const PackedWeight& weight);
 int64_t panel_bytes(const PackedWeight& weight);

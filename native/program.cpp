@@ -90,7 +90,8 @@ TensorId Program::linear(TensorId x, WeightPtr weight, VectorPtr bias, bool prec
   require_width("linear", width(x), packed.depth);
   require(bias == nullptr || size(bias) == packed.outputs,
           "linear: the bias does not have " + std::to_string(packed.outputs) + " elements");
-  if (takes_quantized(packed)) x = quantized(x, packed.group, precise ? 2 : 1);
+  const bool exact = packed.kind != WeightKind::CHANNEL;
+  if (takes_quantized(packed)) x = quantized(x, packed.group, precise && exact ? 2 : 1);
   const TensorId y = new_tensor(packed.outputs);
   const float* bias_values = bias == nullptr ? nullptr : bias->values.data();
   add(LinearArgs{&packed, nullptr, {}, {}, bias_values, 0, nullptr}, instruction_set_.linear, {x}, {y});

@@ -76,7 +76,7 @@ class Program {
   TensorId embed(WeightPtr table);
   TensorId norm(TensorId x, VectorPtr weight, float epsilon);
   std::pair<TensorId, TensorId> add_norm(TensorId x, TensorId residual, VectorPtr weight, float epsilon);
-  // `precise`: activations of integer weights keep 15 bits instead of 8.
+  // `precise`: activations of integer weights keep 15 bits instead of 8; CHANNEL weights are not worth it.
   TensorId linear(TensorId x, WeightPtr weight, VectorPtr bias, bool precise);
   TensorId rotary_store(TensorId qkv, int64_t layer_index, const AttentionSpec& spec);
   TensorId attend(TensorId q, int64_t layer_index, const AttentionSpec& spec);

@@ -1,4 +1,4 @@
-// Activation quantization with AVX-512: one pass over a row, a group of 32 at a time.
+// Activation quantization with AVX-512: one pass over a row, a group of 32 or 64 at a time.
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -8,12 +8,14 @@ namespace paceline::avx512 {
 namespace {
 
 // Largest magnitude by its bits, so that a NaN beats every number and reaches the scale.
-float largest_magnitude(__m512 low, __m512 high) {
+template <int kVectors>
+float largest_magnitude(const __m512 (&x)[kVectors]) {
   const __m512i magnitude_bits = _mm512_set1_epi32(0x7fffffff);
-  const __m512i a = _mm512_and_si512(_mm512_castps_si512(low), magnitude_bits);
-  const __m512i b = _mm512_and_si512(_mm512_castps_si512(high), magnitude_bits);
-  const auto largest = static_cast<int32_t>(_mm512_reduce_max_epu32(_mm512_max_epu32(a, b)));
-  return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(largest)));
+  __m512i most = _mm512_setzero_si512();
+  for (const __m512& part : x)
+    most = _mm512_max_epu32(most, _mm512_and_si512(_mm512_castps_si512(part), magnitude_bits));
+  return _mm_cvtss_f32(
+      _mm_castsi128_ps(_mm_cvtsi32_si128(static_cast<int32_t>(_mm512_reduce_max_epu32(most)))));
 }
 
 int32_t sum_of_16(__m128i values) {
@@ -28,30 +30,39 @@ __m512 rest(__m512 x, __m512i values, float scale) {
   return _mm512_sub_ps(x, _mm512_mul_ps(_mm512_cvtepi32_ps(values), _mm512_set1_ps(scale)));
 }
 
-// The 32 values at `at` of a tensor, in low and high, go to `out`; low and high become what is left of them.
-void quantize_group(__m512& low, __m512& high, int64_t at, int32_t group_size, const QuantizedRows& out) {
-  const float largest = largest_magnitude(low, high);
+// The values at `at` of a tensor, in x, which share a scale, go to `out`; x becomes what is left of them.
+template <int kVectors>
+void quantize_group(__m512 (&x)[kVectors], int64_t at, int32_t group_size, const QuantizedRows& out) {
+  const float largest = largest_magnitude(x);
   const bool zero = largest < kSmallestMagnitude;
   const __m512 inverse = _mm512_set1_ps(zero ? 0.0f : 127.0f / largest);
   const float scale = zero ? 0.0f : largest * (1.0f / 127.0f);
-  const __m512i low_values = _mm512_cvtps_epi32(_mm512_mul_ps(low, inverse));
-  const __m512i high_values = _mm512_cvtps_epi32(_mm512_mul_ps(high, inverse));
-  const __m128i first = _mm512_cvtepi32_epi8(low_values), second = _mm512_cvtepi32_epi8(high_values);
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(out.values + at), first);
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(out.values + at + 16), second);
-  out.scales[at / kActivationGroup] = scale;
-  low = rest(low, low_values, scale);
-  high = rest(high, high_values, scale);
-  auto put_sum = [&](int64_t group, int32_t sum) {
+  out.scales[at / (16 * kVectors)] = scale;
+  int32_t sums[kVectors];
+  for (int v = 0; v < kVectors; ++v) {
+    const __m512i values = _mm512_cvtps_epi32(_mm512_mul_ps(x[v], inverse));
+    const __m128i bytes = _mm512_cvtepi32_epi8(values);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out.values + at + 16 * v), bytes);
+    x[v] = rest(x[v], values, scale);
+    sums[v] = sum_of_16(bytes);
+  }
+  const int step = group_size / 16;
+  for (int v = 0; v < kVectors; v += step) {
+    int32_t sum = 0;
+    for (int i = v; i < v + step; ++i) sum += sums[i];
+    const int64_t group = at / group_size + v / step;
     out.offsets[group] = -128 * sum;
     out.sums[group] = static_cast<float>(sum) * scale;
-  };
-  const int32_t first_sum = sum_of_16(first), second_sum = sum_of_16(second);
-  if (group_size == 16) {
-    put_sum(at / 16, first_sum);
-    put_sum(at / 16 + 1, second_sum);
-  } else {
-    put_sum(at / 32, first_sum + second_sum);
+  }
+}
+
+template <int kVectors>
+void quantize_rows_of(const QuantizeArgs& args, Range rows) {
+  for (int64_t at = rows.begin * args.depth; at < rows.end * args.depth; at += 16 * kVectors) {
+    __m512 x[kVectors];
+    for (int v = 0; v < kVectors; ++v) x[v] = _mm512_loadu_ps(args.x + at + 16 * v);
+    quantize_group(x, at, args.group, args.out);
+    if (args.residual.values != nullptr) quantize_group(x, at, args.group, args.residual);
   }
 }
 
@@ -59,11 +70,8 @@ void quantize_group(__m512& low, __m512& high, int64_t at, int32_t group_size, c
 
 void quantize(const QuantizeArgs& args, int64_t tile, int /*thread*/) {
   const Range rows = quantize_rows(args, tile);
-  for (int64_t at = rows.begin * args.depth; at < rows.end * args.depth; at += kActivationGroup) {
-    __m512 low = _mm512_loadu_ps(args.x + at), high = _mm512_loadu_ps(args.x + at + 16);
-    quantize_group(low, high, at, args.group, args.out);
-    if (args.residual.values != nullptr) quantize_group(low, high, at, args.group, args.residual);
-  }
+  if (activation_group(args.group) == kActivationGroup) return quantize_rows_of<2>(args, rows);
+  quantize_rows_of<4>(args, rows);
 }
 
 }  // namespace paceline::avx512

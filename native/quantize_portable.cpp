@@ -13,27 +13,28 @@ int32_t round_to_even(float x) {
 }
 
 // By their bits, so that a NaN beats every number and reaches the scale.
-float largest_magnitude(const float* x) {
+float largest_magnitude(const float* x, int64_t count) {
   uint32_t largest = 0;
-  for (int64_t i = 0; i < kActivationGroup; ++i) {
+  for (int64_t i = 0; i < count; ++i) {
     const uint32_t magnitude = std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu;
     largest = magnitude > largest ? magnitude : largest;
   }
   return std::bit_cast<float>(largest);
 }
 
-// The 32 values at `at` of a tensor, x, go to `out`; x becomes what is left of them.
+// The values at `at` of a tensor that share a scale, x, go to `out`; x becomes what is left of them.
 void quantize_group(float* x, int64_t at, int32_t group, const QuantizedRows& out) {
-  const float largest = largest_magnitude(x);
+  const int64_t count = activation_group(group);
+  const float largest = largest_magnitude(x, count);
   const bool zero = largest < kSmallestMagnitude;
   const float inverse = zero ? 0.0f : 127.0f / largest;
   const float scale = zero ? 0.0f : largest * (1.0f / 127.0f);
-  for (int64_t i = 0; i < kActivationGroup; ++i) {
+  for (int64_t i = 0; i < count; ++i) {
     out.values[at + i] = static_cast<int8_t>(round_to_even(x[i] * inverse));
     x[i] -= static_cast<float>(out.values[at + i]) * scale;
   }
-  out.scales[at / kActivationGroup] = scale;
-  for (int64_t start = at; start < at + kActivationGroup; start += group) {
+  out.scales[at / count] = scale;
+  for (int64_t start = at; start < at + count; start += group) {
     int32_t sum = 0;
     for (int64_t i = start; i < start + group; ++i) sum += out.values[i];
     out.offsets[start / group] = -128 * sum;
@@ -45,9 +46,10 @@ void quantize_group(float* x, int64_t at, int32_t group, const QuantizedRows& ou
 
 void quantize(const QuantizeArgs& args, int64_t tile, int /*thread*/) {
   const Range rows = quantize_rows(args, tile);
-  for (int64_t at = rows.begin * args.depth; at < rows.end * args.depth; at += kActivationGroup) {
-    float x[kActivationGroup];
-    std::copy_n(args.x + at, kActivationGroup, x);
+  const int64_t count = activation_group(args.group);
+  for (int64_t at = rows.begin * args.depth; at < rows.end * args.depth; at += count) {
+    float x[kLargestGroup];
+    std::copy_n(args.x + at, count, x);
     quantize_group(x, at, args.group, args.out);
     if (args.residual.values != nullptr) quantize_group(x, at, args.group, args.residual);
   }

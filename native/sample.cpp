@@ -20,7 +20,7 @@ bool better(const Candidate& a, const Candidate& b) {
 
 // One thread's memory. `marks` is all zeros between rows.
 struct Scratch {
-  float* logits;          // [V] after bias and penalties
+  float* logits;          // [V] after mask, bias and penalties
   float* weights;         // [V]
   uint32_t* marks;        // [V]
   Candidate* candidates;  // [V]
@@ -75,10 +75,24 @@ int32_t argmax(const Row& row, const float* logits, float max) {
 }
 
 bool adjusts(const Row& row, const Penalties& penalties) {
-  return any(penalties) || row.rows().bias_starts[row.index + 1] > row.rows().bias_starts[row.index];
+  const SampleRows& rows = row.rows();
+  return any(penalties) || rows.bias_starts[row.index + 1] > rows.bias_starts[row.index] ||
+         rows.mask_rows[row.index] >= 0;
 }
 
-// The row's logits after bias and penalties.
+// -infinity for each of the `count` logits whose bit is 0; most words of a mask are all ones or all zeros.
+void mask_word(uint32_t word, int64_t count, float* logits) {
+  if (word == ~uint32_t{0}) return;
+  for (int64_t bit = 0; bit < count; ++bit)
+    if ((word >> bit & 1) == 0) logits[bit] = -kInfinity;
+}
+
+void apply_mask(const uint32_t* mask, int64_t vocab_size, float* logits) {
+  for (int64_t begin = 0; begin < vocab_size; begin += 32)
+    mask_word(mask[begin / 32], std::min<int64_t>(32, vocab_size - begin), logits + begin);
+}
+
+// The row's logits after mask, bias and penalties.
 const float* adjusted(const Row& row) {
   const SampleRows& rows = row.rows();
   const int64_t i = row.index;
@@ -86,6 +100,8 @@ const float* adjusted(const Row& row) {
   if (!adjusts(row, penalties)) return row.raw;
   float* logits = row.scratch.logits;
   std::memcpy(logits, row.raw, row.vocab_size() * sizeof(float));
+  if (rows.mask_rows[i] >= 0)
+    apply_mask(rows.masks + rows.mask_rows[i] * rows.mask_stride, row.vocab_size(), logits);
   for (int32_t b = rows.bias_starts[i]; b < rows.bias_starts[i + 1]; ++b)
     logits[rows.bias_ids[b]] += rows.bias_values[b];
   if (any(penalties))

@@ -1,6 +1,6 @@
 // From logits to tokens: each row is one tile, one thread, and depends on nothing but its own inputs.
 //
-// Order: bias, penalties, temperature, top-k, top-p, min-p, draw. A row with a target is scored instead.
+// Order: mask, bias, penalties, temperature, top-k, top-p, min-p, draw. A row with a target is scored instead.
 // Reported log-probabilities are the log-softmax of the raw logits. Equal logits rank by lower token id.
 #pragma once
 
@@ -30,6 +30,10 @@ struct SampleRows {
   const int32_t* bias_ids;
   const float* bias_values;
   int64_t num_bias;          // of bias_ids and bias_values
+  const int32_t* mask_rows;  // [N]
+  const uint32_t* masks;     // [num_masks, mask_stride]
+  int64_t num_masks;
+  int64_t mask_stride;
   const int32_t* histories;  // [history_rows, history_stride]
   int64_t history_rows;
   int64_t history_stride;

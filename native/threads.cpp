@@ -21,20 +21,17 @@ inline void pause() {
 
 uint64_t task_number(uint64_t ticket) { return ticket >> 32; }
 
-uint64_t next_ticket(uint64_t ticket, uint64_t claims) { return (task_number(ticket) + 1) << 32 | claims; }
-
 }  // namespace
 
-ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads), ticket_(kEnded) {
+ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads), tickets_(new Ticket[num_threads]) {
+  for (int run = 0; run < num_threads; ++run) tickets_[run].value = kEnded;
   for (int thread = 1; thread < num_threads; ++thread)
     workers_.emplace_back([this, thread] { serve(thread); });
 }
 
 ThreadPool::~ThreadPool() {
   stopping_.store(true);
-  ticket_.store(next_ticket(ticket_.load(), kEnded));
-  wakeups_.fetch_add(1);
-  wakeups_.notify_all();
+  publish(nullptr);
   for (std::thread& worker : workers_) worker.join();
 }
 
@@ -46,59 +43,93 @@ void ThreadPool::run(const Task* tasks, int64_t num_tasks) {
     return;
   }
   end_ = tasks + num_tasks;
-  begin(tasks, 0);
+  if (begin(tasks, 0)) count(1, 0);
   work(0);
 }
 
 void ThreadPool::serve(int thread) {
   while (!stopping_.load()) {
-    const uint64_t seen = ticket_.load(std::memory_order_acquire);
+    const uint64_t seen = tickets_[thread].value.load(std::memory_order_acquire);
     if ((seen & kClaims) >= kEnded)
-      wait_past(seen);
+      wait_past(thread, seen);
     else
       work(thread);
   }
 }
 
-// Claims tiles until the list is done.
+// Works until the list is done.
 void ThreadPool::work(int thread) {
   for (;;) {
-    const uint64_t ticket = ticket_.fetch_add(1, std::memory_order_acq_rel);
-    const uint64_t claims = ticket & kClaims;
-    if (claims < kExhausted) {
-      const Task& task = *task_;
-      const int64_t tile = static_cast<int64_t>(claims) + task.num_tiles - static_cast<int64_t>(kExhausted);
-      task.run(task.args, tile, thread);
-      if (tiles_left_.fetch_sub(1, std::memory_order_acq_rel) == 1) begin(task_ + 1, thread);
-    } else if (claims >= kEnded) {
-      return;
-    } else {
-      wait_past(ticket);
-    }
+    const uint64_t seen = tickets_[thread].value.load(std::memory_order_acquire);
+    if ((seen & kClaims) >= kEnded) return;
+    const int64_t done = claim_all(thread);
+    if (done == 0)
+      wait_past(thread, seen);
+    else
+      count(done, thread);
   }
 }
 
-// Goes on with `task` when all before it are done. A task of one tile is run here and now, which saves two
-// conversations between cores; the first larger one is published.
-void ThreadPool::begin(const Task* task, int thread) {
-  for (; task < end_ && task->num_tiles <= 1; ++task)
-    if (task->num_tiles == 1) task->run(task->args, 0, thread);
-  task_ = task;
-  uint64_t claims = kEnded;
-  if (task < end_) {
-    tiles_left_.store(task->num_tiles, std::memory_order_relaxed);
-    claims = kExhausted - static_cast<uint64_t>(task->num_tiles);
+// So many more of the task's tiles are done; whoever counts the last goes on with the next task. Having
+// published counts as one, so that no task ends while its tickets are still being written.
+void ThreadPool::count(int64_t done, int thread) {
+  while (tiles_left_.fetch_sub(done, std::memory_order_acq_rel) == done) {
+    if (!begin(task_ + 1, thread)) return;
+    done = 1;
   }
-  ticket_.store(next_ticket(ticket_.load(std::memory_order_relaxed), claims), std::memory_order_release);
+}
+
+// Runs every tile that is left, the thread's own first; returns how many it ran. They are of one task: it
+// can't end before they are counted.
+int64_t ThreadPool::claim_all(int thread) {
+  int64_t done = 0;
+  for (int other = 0; other < num_threads_; ++other) {
+    const int run = (thread + other) % num_threads_;
+    for (;; ++done) {
+      const uint64_t claims = tickets_[run].value.fetch_add(1, std::memory_order_acq_rel) & kClaims;
+      if (claims >= kExhausted) break;
+      const Task& task = *task_;
+      const auto left = static_cast<int64_t>(kExhausted - claims);
+      task.run(task.args, first_tile(task.num_tiles, run + 1) - left, thread);
+    }
+  }
+  return done;
+}
+
+// Goes on with `task` when all before it are done; false if the list has ended. A task of one tile is run
+// here and now, which saves two conversations between cores; the first larger one is published.
+bool ThreadPool::begin(const Task* task, int thread) {
+  const Task* const end = end_;
+  for (; task < end && task->num_tiles <= 1; ++task)
+    if (task->num_tiles == 1) task->run(task->args, 0, thread);
+  publish(task < end ? task : nullptr);
+  return task < end;
+}
+
+// Offers the tiles of `task`; of nullptr: says that the list has ended. Thread 0, which then may begin
+// another list, hears of it last.
+void ThreadPool::publish(const Task* task) {
+  task_ = task;
+  if (task != nullptr) tiles_left_.store(task->num_tiles + 1, std::memory_order_relaxed);
+  for (int run = num_threads_ - 1; run >= 0; --run) {
+    std::atomic<uint64_t>& ticket = tickets_[run].value;
+    uint64_t claims = kEnded;
+    if (task != nullptr)
+      claims = kExhausted -
+               static_cast<uint64_t>(first_tile(task->num_tiles, run + 1) - first_tile(task->num_tiles, run));
+    const uint64_t number = task_number(ticket.load(std::memory_order_relaxed)) + 1;
+    ticket.store(number << 32 | claims, std::memory_order_release);
+  }
   wakeups_.fetch_add(1);
   wakeups_.notify_all();
 }
 
 // Returns once there is another task than that of `ticket`, or the list has ended.
-void ThreadPool::wait_past(uint64_t ticket) {
+void ThreadPool::wait_past(int thread, uint64_t ticket) {
   for (int spins = 0;; ++spins) {
     const uint32_t wakeups = wakeups_.load();
-    if (task_number(ticket_.load(std::memory_order_acquire)) != task_number(ticket)) return;
+    const uint64_t now = tickets_[thread].value.load(std::memory_order_acquire);
+    if (task_number(now) != task_number(ticket)) return;
     if (spins < kSpins)
       pause();
     else

@@ -1,13 +1,16 @@
 // The thread pool: runs lists of tasks, each a number of tiles, with a barrier after each task.
 //
-// Tiles are claimed one by one and a task ends when its tiles are done, whoever did them. So a thread that
-// the system took off its core costs at most the tile it holds: the others go on without it. A thread with
+// Each thread has a run of neighbouring tiles, which it claims one by one in order, so that what it reads
+// goes forwards in memory and its counter stays in its own cache; when its run is used up it claims from the
+// others'. A task ends when its tiles are done, whoever did them. So a thread that the system took off its
+// core costs at most the tile it holds: the others go on without it. A thread with
 // nothing to claim spins a few microseconds, then parks, which frees its core for whoever holds the last tile
 // (benchmarks/kernels/contention.cpp measures the alternatives).
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -40,8 +43,12 @@ class ThreadPool {
  private:
   void serve(int thread);
   void work(int thread);
-  void begin(const Task* task, int thread);
-  void wait_past(uint64_t ticket);
+  int64_t claim_all(int thread);
+  void count(int64_t done, int thread);
+  bool begin(const Task* task, int thread);
+  void publish(const Task* task);
+  void wait_past(int thread, uint64_t ticket);
+  int64_t first_tile(int64_t num_tiles, int run) const { return num_tiles * run / num_threads_; }
 
   const int num_threads_;
   std::mutex run_mutex_;
@@ -53,9 +60,14 @@ class ThreadPool {
   const Task* end_ = nullptr;
   std::atomic<bool> stopping_{false};
 
-  // Bits 32..63: number of the task (it only grows). Bits 0..31: tiles claimed, counted up to kExhausted. One
-  // word, so that a claim can't be of another task than the thread thinks.
-  alignas(64) std::atomic<uint64_t> ticket_;
+  // One a thread, of its run of tiles. Bits 32..63: number of the task (it only grows). Bits 0..31: tiles
+  // claimed, counted up to kExhausted. One word, so that a claim can't be of another task than the thread
+  // thinks.
+  struct alignas(64) Ticket {
+    std::atomic<uint64_t> value;
+  };
+  std::unique_ptr<Ticket[]> tickets_;
+  // Not yet done, and one for whoever publishes.
   alignas(64) std::atomic<int64_t> tiles_left_{0};
   // Moves with every new task; parked threads wait on it.
   alignas(64) std::atomic<uint32_t> wakeups_{0};

@@ -7,10 +7,10 @@
 namespace paceline {
 
 std::shared_ptr<const Weight> make_weight(const std::vector<WeightPart>& parts, int64_t depth,
-                                          ThreadPool& pool) {
+                                          Packing packing, ThreadPool& pool) {
   auto weight = std::make_shared<Weight>();
   const int64_t num_parts = static_cast<int64_t>(parts.size());
-  const char* problem = plan_weight(parts.data(), num_parts, depth, &weight->packed);
+  const char* problem = plan_weight(parts.data(), num_parts, depth, packing, &weight->packed);
   if (problem != nullptr) throw std::invalid_argument(problem);
   weight->data = Memory(packed_bytes(weight->packed));
   weight->packed.data = weight->data.as<uint8_t>();
@@ -23,7 +23,7 @@ std::shared_ptr<const Weight> make_weight(const std::vector<WeightPart>& parts, 
 std::shared_ptr<const Vector> make_vector(const WeightPart& part, int64_t depth, ThreadPool& pool) {
   WeightPart row = part;
   row.num_rows = 1;
-  const auto weight = make_weight({row}, depth, pool);
+  const auto weight = make_weight({row}, depth, Packing::kExact, pool);
   auto vector = std::make_shared<Vector>();
   vector->values.resize(depth);
   unpack_row(weight->packed, 0, vector->values.data());

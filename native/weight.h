@@ -20,9 +20,9 @@ struct Vector {
 };
 
 // `depth` is the columns of every part. The parts are only read during the call. Throws std::invalid_argument
-// if no layout holds all parts exactly.
+// if no layout of this packing holds all parts.
 std::shared_ptr<const Weight> make_weight(const std::vector<WeightPart>& parts, int64_t depth,
-                                          ThreadPool& pool);
+                                          Packing packing, ThreadPool& pool);
 
 // The values of the first row of `part`.
 std::shared_ptr<const Vector> make_vector(const WeightPart& part, int64_t depth, ThreadPool& pool);

@@ -4,7 +4,8 @@ Each sequence emits `script`, over and over, one token a step, choice i starting
 max_tokens, min_tokens, cancellation and prompt scores work as in a real engine; the logprob of a token is a function of
 its id. A prompt that starts with a token of `faults` makes the process misbehave as named there. `journal` is a file
 that gets a line a step: the number of running sequences, and of those whose cancellation it reports. `requests_log` is
-one that gets every request as JSON.
+one that gets every request as JSON. With `parrot`, (opening id, closing id, header tokens), each
+sequence emits instead, once, what stands in the prompt's last turn but one between header and closing id, and that.
 """
 
 import json
@@ -19,9 +20,10 @@ import msgspec
 from paceline.core.output import SequenceOutput
 from paceline.core.plan import TokenLogprobs
 from paceline.core.request import FinishReason, Request, RequestId
-from paceline.engine.contract import EngineGauges, EngineLimits
+from paceline.core.spellings import Spellings
+from paceline.engine.contract import EngineCounters, EngineGauges, EngineLimits
 from paceline.engine.messages import Submit
-from paceline.errors import CheckpointError, ContextLengthError, OverloadedError
+from paceline.errors import CheckpointError, ContextLengthError, OverloadedError, PacelineError
 
 BLOCK_SIZE = 16
 
@@ -46,7 +48,9 @@ class Running:
 
     request: Request
     choice_index: int
+    script: list[int]
     num_tokens: int = 0
+    admitted_s: float = field(default_factory=time.monotonic)
 
 
 @dataclass
@@ -61,13 +65,25 @@ class ScriptedEngine:
     faults: dict[str, str] = field(default_factory=dict)
     journal: str | None = None
     requests_log: str | None = None
+    parrot: tuple[int, int, int] | None = None
     num_steps: int = 0
+    num_prompt_tokens: int = 0
+    num_generated_tokens: int = 0
     running: list[Running] = field(default_factory=list)
     cancelled: list[Running] = field(default_factory=list)
 
     @property
     def limits(self) -> EngineLimits:
         return EngineLimits(self.context, 4 * self.context, BLOCK_SIZE, 64, self.vocab_size, "scripted", 1, 1000.0)
+
+    def learn_spellings(self, spellings: Spellings) -> None:
+        """Grammars are followed by the real engine only."""
+
+    def take_refusals(self) -> list[tuple[RequestId, PacelineError]]:
+        return []
+
+    def idle_timeout_ms(self) -> int | None:
+        return None
 
     def submit(self, request: Request) -> None:
         total = len(request.prompt) + request.stop.max_tokens
@@ -78,7 +94,9 @@ class ScriptedEngine:
         if self.requests_log:
             with open(self.requests_log, "ab") as file:
                 file.write(msgspec.json.encode(Submit.of(request)) + b"\n")
-        self.running += [Running(request, index) for index in range(request.num_sequences)]
+        script = self.script if self.parrot is None else parroted(request, *self.parrot)
+        self.running += [Running(request, index, script) for index in range(request.num_sequences)]
+        self.num_prompt_tokens += request.num_sequences * len(request.prompt)
         fault = self.faults.get(str(request.prompt[0]))
         if fault == "exit":
             os._exit(9)
@@ -113,8 +131,10 @@ class ScriptedEngine:
         scores = tuple(prompt_scores(request)) if running.num_tokens == 0 else ()
         if request.stop.max_tokens == 0:
             return output(running, (), scores, FinishReason.LENGTH)
-        token_id = self.script[(running.choice_index + running.num_tokens) % len(self.script)]
+        start = running.choice_index if self.parrot is None else 0
+        token_id = running.script[(start + running.num_tokens) % len(running.script)]
         running.num_tokens += 1
+        self.num_generated_tokens += 1
         ends = token_id in request.stop.stop_token_ids and running.num_tokens > request.stop.min_tokens
         reason = FinishReason.STOP if ends else None
         if reason is None and running.num_tokens == request.stop.max_tokens:
@@ -124,7 +144,12 @@ class ScriptedEngine:
     def gauges(self) -> EngineGauges:
         in_use = sum(-(-(len(r.request.prompt) + r.num_tokens) // BLOCK_SIZE) for r in self.running)
         num_running = len({r.request.request_id for r in self.running})
-        return EngineGauges(0, num_running, in_use, 0, self.context // BLOCK_SIZE * 4, 0, self.num_steps)
+        counters = EngineCounters(
+            num_steps=self.num_steps,
+            num_prompt_tokens=self.num_prompt_tokens,
+            num_generated_tokens=self.num_generated_tokens,
+        )
+        return EngineGauges(0, 0, num_running, in_use, 0, self.context // BLOCK_SIZE * 4, counters)
 
 
 def output(
@@ -134,7 +159,14 @@ def output(
     reason: FinishReason | None,
 ) -> SequenceOutput:
     num_cached = len(running.request.prompt) // BLOCK_SIZE * BLOCK_SIZE
-    return SequenceOutput(running.request.request_id, running.choice_index, tokens, scores, reason, num_cached)
+    request_id, index = running.request.request_id, running.choice_index
+    return SequenceOutput(request_id, index, tokens, scores, reason, num_cached, running.admitted_s)
+
+
+def parroted(request: Request, opening_id: int, closing_id: int, num_header_tokens: int) -> list[int]:
+    prompt = list(request.prompt)
+    start = [index for index, token_id in enumerate(prompt) if token_id == opening_id][-2] + 1 + num_header_tokens
+    return prompt[start : prompt.index(closing_id, start) + 1]
 
 
 def logprob_of(token_id: int) -> float:

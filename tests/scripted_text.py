@@ -4,7 +4,7 @@ from pathlib import Path
 
 from paceline.config import ServeConfig
 from paceline.text.gguf_tokenizer import gguf_tokenizer
-from paceline.text.model_text import ModelText
+from paceline.text.model_text import ModelText, template_from_file
 from paceline.text.template import ChatTemplate
 
 # GPT-2's spelling of bytes (Radford et al. 2019, `bytes_to_unicode`).
@@ -55,5 +55,6 @@ def build(config: ServeConfig) -> ModelText:
             "tokenizer.ggml.eos_token_id": TURN_END_ID,
         }
     )
-    source = Path(config.chat_template).read_text() if config.chat_template else TEMPLATE
-    return ModelText(tokenizer, ChatTemplate(source, tokenizer.bos_token, tokenizer.eos_token))
+    if config.chat_template is not None:
+        return ModelText(tokenizer, template_from_file(Path(config.chat_template), tokenizer))
+    return ModelText(tokenizer, ChatTemplate(TEMPLATE, tokenizer.bos_token, tokenizer.eos_token))

@@ -10,6 +10,7 @@ from paceline.config import DEFAULT_ENGINE_FACTORY, EngineConfig
 from paceline.core.plan import TokenLogprobs
 from paceline.engine.child import EngineCommand, start_engine
 from paceline.engine.client import EngineClient, EngineState
+from paceline.observe.requests import RequestMetrics
 from paceline.server.prompts import encode_completion
 from paceline.server.protocol import parse_completion
 from paceline.server.session import Session, Usage
@@ -49,7 +50,7 @@ async def ask(client: EngineClient, text: ModelText, body: dict[str, Any]) -> An
     """Stream a completion with logprobs, from the body of its request."""
     data = json.dumps({"model": MODEL, "logprobs": 1, "stream": True} | body).encode()
     request = parse_completion(data, client.limits)
-    session = Session(client, text.tokenizer, request.options, lambda: 0)
+    session = Session(client, text.tokenizer, request.options, lambda: 0, RequestMetrics())
     session.submit([prompt.token_ids for prompt in await encode_completion(text, request)])
     deltas = [delta async for batch in session.deltas() for delta in batch]
     return Answer(

@@ -104,6 +104,7 @@ class Threads {
 struct Layer {
   const char* name;
   SourceKind kind;
+  Packing packing;
   int64_t outputs, depth;
 };
 
@@ -114,7 +115,7 @@ PackedWeight random_weight(const Layer& layer) {
   for (uint8_t& byte : rows) byte = static_cast<uint8_t>(random() & 0x1f);
   const WeightPart part{layer.kind, rows.data(), layer.outputs};
   PackedWeight weight;
-  if (plan_weight(&part, 1, layer.depth, &weight) != nullptr) std::abort();
+  if (plan_weight(&part, 1, layer.depth, layer.packing, &weight) != nullptr) std::abort();
   uint8_t* data = allocate(packed_bytes(weight));
   const PackArgs args{&part, 1, &weight, data};
   for (int64_t tile = 0; tile < pack_tiles(args); ++tile) pack(args, tile, 0);
@@ -156,7 +157,7 @@ QuantizedRows random_rows(int64_t rows, const PackedWeight& weight, std::vector<
   for (float& value : x) value = normal(random);
   const QuantizedRows q = quantized_view(allocate(quantized_bytes(rows, weight.depth)), rows, weight.depth);
   if (!takes_quantized(weight)) return q;
-  const QuantizeArgs args{x.data(), rows, weight.depth, weight.group, q};
+  const QuantizeArgs args{x.data(), rows, weight.depth, weight.group, q, {}};
   double best = 1;
   for (int i = 0; i < kPasses; ++i) {
     const double start = seconds();
@@ -187,8 +188,8 @@ void measure(Threads& threads, int count, const Layer& layer) {
     const size_t used = std::max<size_t>(2, std::min<size_t>(num_copies, kPassOps / ops));
     std::vector<LinearArgs> memory, cache;
     for (size_t i = 0; i < used; ++i) {
-      memory.push_back({&weights[i], x.data(), q, nullptr, rows, y});
-      cache.push_back({&weights[0], x.data(), q, nullptr, rows, y});
+      memory.push_back({&weights[i], x.data(), q, {}, nullptr, rows, y});
+      cache.push_back({&weights[0], x.data(), q, {}, nullptr, rows, y});
     }
     Time from_memory, from_cache, reading;
     for (int i = 0; i < kPasses; ++i) {
@@ -217,8 +218,11 @@ int main(int argc, char** argv) {
   const int count = argc > 1 ? std::atoi(argv[1]) : 2;
   Threads threads(count);
   for (const Layer& layer :
-       {Layer{"Q4_1", SourceKind::Q4_1, 1536, 576}, Layer{"Q4_1", SourceKind::Q4_1, 576, 1536},
-        Layer{"Q8_0 head", SourceKind::Q8_0, 49152, 576}}) {
+       {Layer{"Q4_1", SourceKind::Q4_1, Packing::kExact, 1536, 576},
+        Layer{"Q4_1", SourceKind::Q4_1, Packing::kExact, 576, 1536},
+        Layer{"int8", SourceKind::Q4_1, Packing::kChannel, 1536, 576},
+        Layer{"int8", SourceKind::Q4_1, Packing::kChannel, 576, 1536},
+        Layer{"Q8_0 head", SourceKind::Q8_0, Packing::kExact, 49152, 576}}) {
     measure(threads, count, layer);
   }
 }

@@ -53,6 +53,9 @@ def serve(  # one parameter a flag is how typer reads a command line
     max_num_batched_tokens: Annotated[str, typer.Option(help="Most tokens in one step.")] = "256",
     max_num_queued_reqs: Annotated[str, typer.Option(help="Requests that may wait; more get 429.")] = "1024",
     block_size: Annotated[str, typer.Option(help="Tokens in a KV block.")] = "16",
+    quantization: Annotated[
+        str | None, typer.Option("--quantization", "-q", help="int8: faster, less exact. Default: as in the file.")
+    ] = None,
     kv_cache_dtype: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "auto",
     enable_prefix_caching: Annotated[
         bool, typer.Option(help="Reuse the KV of prefixes computed before; answers do not depend on it.")
@@ -68,6 +71,12 @@ def serve(  # one parameter a flag is how typer reads a command line
     generation_config: Annotated[
         str, typer.Option(help="Sampling defaults: auto takes the model's, none (or vllm) the built-in ones.")
     ] = "auto",
+    tool_call_parser: Annotated[
+        str | None, typer.Option(help="hermes, llama3_json or mistral. Default: what the chat template speaks.")
+    ] = None,
+    reasoning_parser: Annotated[
+        str | None, typer.Option(help="qwen3 or deepseek_r1: thoughts become reasoning_content.")
+    ] = None,
     shutdown_timeout: Annotated[float, typer.Option(help="Seconds that running requests get to finish.")] = 30.0,
 ) -> None:
     """Serve MODEL over an OpenAI-compatible HTTP API."""
@@ -79,6 +88,7 @@ def serve(  # one parameter a flag is how typer reads a command line
         max_num_batched_tokens=parse_count("--max-num-batched-tokens", max_num_batched_tokens),
         max_num_queued_reqs=parse_count("--max-num-queued-reqs", max_num_queued_reqs),
         block_size=parse_count("--block-size", block_size),
+        quantization=quantization,
         kv_cache_dtype=kv_cache_dtype,
         enable_prefix_caching=enable_prefix_caching,
         kv_memory_bytes=None if kv_memory is None else parse_bytes("--kv-memory", kv_memory),
@@ -95,6 +105,8 @@ def serve(  # one parameter a flag is how typer reads a command line
         generation_config=generation_config,
         seed=seed,
         shutdown_timeout_s=shutdown_timeout,
+        tool_call_parser=tool_call_parser,
+        reasoning_parser=reasoning_parser,
     )
     raise typer.Exit(serve_until_stopped(config))
 

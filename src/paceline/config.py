@@ -5,7 +5,7 @@ None means: the engine decides from the model and the machine. Errors name the o
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,6 +16,9 @@ DEFAULT_ENGINE_FACTORY = "paceline.engine.engine:build_engine"
 GENERATION_CONFIGS = ("auto", "none", "vllm")
 KV_CACHE_DTYPES = ("auto", "float32", "bfloat16")
 INSTRUCTION_SETS = ("avx512", "portable")
+QUANTIZATIONS = (None, "int8")
+TOOL_CALL_PARSERS = ("hermes", "llama3_json", "mistral")
+REASONING_PARSERS = ("qwen3", "deepseek_r1")
 
 COUNT_SUFFIXES = {"": 1, "k": 1000, "K": 1024, "m": 1000**2, "M": 1024**2, "g": 1000**3, "G": 1024**3}
 BINARY_SUFFIXES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
@@ -33,6 +36,7 @@ class EngineConfig:
     max_num_batched_tokens: int = 256
     max_num_queued_reqs: int = 1024
     block_size: int = 16
+    quantization: str | None = None
     kv_cache_dtype: str = "auto"
     enable_prefix_caching: bool = True
     kv_memory_bytes: int | None = None
@@ -51,6 +55,10 @@ class EngineConfig:
         if self.kv_cache_dtype not in KV_CACHE_DTYPES:
             allowed = ", ".join(KV_CACHE_DTYPES)
             raise ConfigError(f"--kv-cache-dtype must be one of {allowed}, got {self.kv_cache_dtype!r}")
+        if self.quantization not in QUANTIZATIONS:
+            raise ConfigError(
+                f"--quantization must be int8 or left out (the model file's own format), got {self.quantization!r}"
+            )
         if self.isa is not None and self.isa not in INSTRUCTION_SETS:
             raise ConfigError(f"--isa must be one of {', '.join(INSTRUCTION_SETS)}, got {self.isa!r}")
 
@@ -66,7 +74,10 @@ class EngineConfig:
 
 @dataclass(frozen=True, slots=True)
 class ServeConfig:
-    """What the API process is started with. `seed` None: each unseeded request draws its own."""
+    """What the API process is started with. `seed` None: each unseeded request draws its own.
+
+    `tool_call_parser` None: what the chat template speaks. `reasoning_parser` None: thoughts are content.
+    """
 
     engine: EngineConfig
     host: str = "127.0.0.1"
@@ -77,6 +88,8 @@ class ServeConfig:
     generation_config: str = "auto"
     seed: int | None = None
     shutdown_timeout_s: float = 30.0
+    tool_call_parser: str | None = None
+    reasoning_parser: str | None = None
     engine_factory: str = DEFAULT_ENGINE_FACTORY
 
     def __post_init__(self) -> None:
@@ -87,6 +100,8 @@ class ServeConfig:
         if self.generation_config not in GENERATION_CONFIGS:
             allowed = ", ".join(GENERATION_CONFIGS)
             raise ConfigError(f"--generation-config must be one of {allowed}, got {self.generation_config!r}")
+        check_name("--tool-call-parser", self.tool_call_parser, TOOL_CALL_PARSERS)
+        check_name("--reasoning-parser", self.reasoning_parser, REASONING_PARSERS)
         if any(not key.strip() or not key.isascii() for key in self.api_keys):
             raise ConfigError("--api-key must be a non-empty ASCII text")
         if any(not name for name in self.served_model_names):
@@ -102,6 +117,12 @@ def check_option(name: str, value: float | None, low: float, high: float) -> Non
     """`value`, when given, lies in [low, high]."""
     if value is not None and not low <= value <= high:
         raise ConfigError(f"{name} must be between {low} and {high}, got {value}")
+
+
+def check_name(name: str, value: str | None, allowed: Sequence[str]) -> None:
+    """`value`, when given, is one of those allowed."""
+    if value is not None and value not in allowed:
+        raise ConfigError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
 
 
 def parse_count(name: str, text: str) -> int:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from paceline.config import EngineConfig
 from paceline.core.output import SequenceOutput
 from paceline.core.plan import TokenLogprobs
-from paceline.core.request import FinishReason, Request, RequestId, SamplingParams, StopRule, token_array
+from paceline.core.request import FinishReason, Grammar, Request, RequestId, SamplingParams, StopRule, token_array
 from paceline.engine.loading import load_engine
 from paceline.errors import RequestError
+from paceline.server.model_text import spellings_of
 from paceline.text.choice import ChoiceText
 from paceline.text.model_text import load_model_text
 from paceline.text.stops import StopStrings
@@ -25,7 +26,8 @@ from paceline.text.stops import StopStrings
 class GenerationOptions:
     """How to continue a prompt. `sampling.seed` is used only when `is_seeded`; otherwise each request draws one.
 
-    max_tokens None: as much as the effective context leaves.
+    max_tokens None: as much as the effective context leaves. With `sampling.grammar` the output matches it, and
+    `ignore_eos` changes nothing: the end is where the grammar allows it.
     """
 
     max_tokens: int | None = None
@@ -65,13 +67,14 @@ class LLM:
         self.engine = load_engine(config)
         self.text = load_model_text(config.model, config.revision)
         self._num_requests = 0
+        self._knows_spellings = False
 
     def generate(
         self, prompts: Sequence[str | Sequence[int]], options: GenerationOptions = GenerationOptions()
     ) -> list[Generation]:
         """Continue each prompt (text, or token ids), all in one batch; answers in the order of the prompts.
 
-        Raises RequestError for the first prompt that can't be served; none has run then.
+        Raises RequestError for the first prompt, or the grammar, that can't be served; none has run then.
         """
         ids = [
             self.text.tokenizer.encode(prompt, add_special_tokens=True) if isinstance(prompt, str) else list(prompt)
@@ -89,6 +92,8 @@ class LLM:
         return self._run([self.text.tokenizer.encode(text, add_special_tokens=False) for text in rendered], options)
 
     def _run(self, prompts: list[list[int]], options: GenerationOptions) -> list[Generation]:
+        if options.sampling.grammar is not None:
+            self._compile(options.sampling.grammar)
         requests = [self._request(prompt, options) for prompt in prompts]
         pending = {request.request_id: _Pending(self, request, options) for request in requests}
         try:
@@ -104,11 +109,18 @@ class LLM:
             raise
         return [pending[request.request_id].result() for request in requests]
 
+    def _compile(self, grammar: Grammar) -> None:
+        if not self._knows_spellings:
+            self.engine.learn_spellings(spellings_of(self.text.tokenizer))
+            self._knows_spellings = True
+        self.engine.compile_grammar(grammar)
+
     def _request(self, prompt: list[int], options: GenerationOptions) -> Request:
         if not prompt:
             raise RequestError("the prompt is empty; give at least one token", "prompt")
         sampling = options.sampling if options.is_seeded else replace(options.sampling, seed=secrets.randbits(64))
-        stop_ids = frozenset() if options.ignore_eos else self.text.tokenizer.eos_ids
+        runs_on = options.ignore_eos and sampling.grammar is None
+        stop_ids = frozenset() if runs_on else self.text.tokenizer.eos_ids
         room = self.engine.limits.effective_context - len(prompt)
         stop = StopRule(room if options.max_tokens is None else options.max_tokens, sampling.min_tokens, stop_ids)
         sampling = replace(sampling, forbidden_before_min=tuple(sorted(stop_ids)))

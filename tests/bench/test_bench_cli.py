@@ -1,7 +1,9 @@
 """`paceline bench` as a user types it."""
 
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,6 +38,26 @@ def test_one_command_gives_a_table_a_file_and_a_report(mock: Mocked, tmp_path: P
     assert result.header.machine["cores"]
     assert "secret" not in (tmp_path / "bench-sweep.jsonl").read_text()
     assert "<html" in (tmp_path / "bench-sweep.html").read_text()[:200]
+
+
+def test_ctrl_c_keeps_the_loads_that_were_held_to_their_end(mock: Mocked, tmp_path: Path) -> None:
+    server = mock(first_s=0.02, gap_s=0.01, slots=8)
+    quick = ("--seconds", "1", "--warmup", "200ms", "--workload", "16/5")
+    command = [sys.executable, "-m", "paceline.cli", "bench", "sweep", server.url, "--concurrency", "1,2,3,4,5", *quick]
+    env = {"PYTHONPATH": str(SOURCE), "PATH": "/usr/bin:/bin"}
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        while len(server.log()) < 25:  # the second load has begun
+            time.sleep(0.05)
+        run.send_signal(signal.SIGINT)
+        out, err = run.communicate(timeout=60)
+    assert run.returncode == 130, err
+    assert "interrupted: the" in err
+    labels = [point.label for point in read_result(tmp_path / "bench-sweep.jsonl").header.points]
+    assert 1 <= len(labels) < 5
+    assert labels[0] == "concurrency 1"
+    assert "bench-sweep.html" in out
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,14 @@
-"""What goes wrong is recorded apart and misses every target; nothing is retried, nothing dropped."""
+"""What goes wrong is recorded apart and misses every target; nothing a server saw is sent twice, nothing dropped."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
 from mocks import RunningMock, items, run_against
+from paceline.bench.endpoint import Endpoint
+from paceline.bench.exchange import exchange, open_session
 from paceline.bench.load import Load
 from paceline.bench.measures import summarize
 from paceline.bench.record import Outcome
@@ -51,3 +54,23 @@ def test_a_server_that_is_gone_fails_every_request(mock: Mocked) -> None:
     server = mock(first_s=0.3, gap_s=0.0)
     run = run_against(server, Load(items(3, output_tokens=1, gap_s=0.1), timeout_s=0.05))
     assert {record.outcome for record in run.records} == {Outcome.TIMED_OUT}
+
+
+def test_a_server_that_closes_connections_it_promised_to_keep_loses_no_request() -> None:
+    """As llama.cpp's server does after a stream."""
+    answer = b'data: {"choices":[{"text":"a"}]}\n\ndata: [DONE]\n\n'
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nKeep-Alive: timeout=5\r\nContent-Length: %d\r\n\r\n"
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        length = int((await reader.readuntil(b"\r\n\r\n")).lower().split(b"content-length: ")[1].split()[0])
+        await reader.readexactly(length)
+        writer.write(head % len(answer) + answer)
+        writer.close()
+
+    async def ask() -> list[Outcome]:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            endpoint = Endpoint(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            async with open_session(endpoint) as session:
+                return [(await exchange(session, endpoint, b"{}", 10)).outcome for _ in range(30)]
+
+    assert set(asyncio.run(ask())) == {Outcome.COMPLETED}

@@ -27,6 +27,12 @@ def next_token(tokens: "array[int]", sampling: SamplingParams) -> int:
     return (mixed >> 13) % VOCABULARY
 
 
+def num_forced(tokens: "array[int]", sampling: SamplingParams) -> int:
+    """How many tokens come along with the next one: mostly none. Plain runs get them one by one."""
+    mixed = (sampling.seed + len(tokens) * 11 + tokens[-1] * 3 + 5) * 2_654_435_761
+    return max(0, (mixed >> 15) % 9 - 5)
+
+
 @dataclass(frozen=True)
 class PlainRun:
     """What a request gives when it is alone: sampled tokens and prompt scores with their logprobs, and its ending."""

@@ -17,6 +17,7 @@ from core_oracles import (
     check_scheduler,
     live_sequences,
     next_token,
+    num_forced,
     plain_run,
 )
 
@@ -35,7 +36,9 @@ ChoiceKey = tuple[RequestId, int]
 
 @dataclass(frozen=True)
 class WorldConfig:
-    """Sizes of a world. `reserves` False admits whatever fits now, which makes preemption common."""
+    """Sizes of a world. `reserves` False admits whatever fits now, which makes preemption common; `forces` False brings
+    one token a step.
+    """
 
     block_size: int
     num_blocks: int
@@ -43,6 +46,7 @@ class WorldConfig:
     max_step_tokens: int
     max_context: int = 1 << 16
     reserves: bool = True
+    forces: bool = True
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ class World:
     def __init__(self, config: WorldConfig) -> None:
         self.config = config
         self.scheduler = make_scheduler(config)
-        self.executor = ScriptedExecutor(config.block_size, next_token)
+        self.executor = ScriptedExecutor(config.block_size, next_token, num_forced if config.forces else None)
         self.events: Counter[str] = Counter()
         self.journal: list[tuple[str, Any]] = []
         self.plan: StepPlan | None = None
@@ -204,6 +208,9 @@ class World:
         result = self.executor.execute(plan)
         self.journal.append(("update", result))
         outputs = self.scheduler.update(plan, result)
+        self.events["several tokens at once"] += any(len(output.tokens) > 1 for output in outputs)
+        num_kept = sum(len(output.tokens) for output in outputs)
+        self.events["tokens past an end"] += sum(len(row.sampled) for row in result.rows) > num_kept
         for sequence, tokens, step in contents:
             namespace, end = sequence.request.namespace, step.start + step.num_tokens
             self._prefixes.note_computed(namespace, tokens, step.start, end)
@@ -236,6 +243,7 @@ class World:
         assert self.scheduler.kv.pool.num_in_use == 0, "blocks are held by nobody"
         assert not self.scheduler._pending._leaders, "a leader is left over"
         self._check_work_done()
+        self._check_tally()
         return num_steps
 
     def _check_work_done(self) -> None:
@@ -243,8 +251,21 @@ class World:
         if {FinishReason.CANCELLED, FinishReason.ERROR} & set(self.endings.values()) or self.events["finish"]:
             return
         needed = sum(sequence.num_computed - (sequence.num_cached or 0) for sequence in self._sequences)
-        num_computed, num_repeated = self.executor.num_computed_tokens, self.scheduler.num_recomputed_tokens
+        tally = self.scheduler.tally
+        num_computed, num_repeated = self.executor.num_computed_tokens, tally.num_recomputed_tokens
+        needed -= tally.num_spared_tokens
         assert num_computed == needed + num_repeated, f"{num_computed} computed, {needed} needed, {num_repeated} again"
+
+    def _check_tally(self) -> None:
+        """What the scheduler counted is what its sequences tell, resumed ones once like all others."""
+        tally = self.scheduler.tally
+        admitted = [sequence for sequence in self._sequences if sequence.num_cached is not None]
+        assert tally.num_prompt_tokens == sum(sequence.num_prompt for sequence in admitted)
+        assert tally.num_cached_tokens == sum(sequence.num_cached or 0 for sequence in admitted)
+        assert tally.num_cached_tokens <= tally.num_queried_tokens <= tally.num_prompt_tokens
+        assert tally.num_generated_tokens == sum(sequence.num_output for sequence in self._sequences)
+        assert tally.step_tokens.state().total == self.executor.num_computed_tokens
+        assert sum(tally.step_tokens.state().counts) == self.scheduler.step_index
 
     def _check_rows(self, plan: StepPlan) -> None:
         assert 1 <= plan.num_tokens <= self.config.max_step_tokens, f"{plan.num_tokens} tokens break the budget"

@@ -25,6 +25,8 @@ REQUIRED = (
     "fork",
     "pool exactly full",
     "resume",
+    "several tokens at once",
+    "tokens past an end",
     "cancel waiting",
     "cancel following",
     "cancel prefilling",

@@ -15,13 +15,14 @@ import paceline.core.scheduler as scheduler_module
 from paceline.core.blocks import BlockPool
 from paceline.core.kv import KvManager, Lease, Match, Opening
 from paceline.core.output import SequenceOutput
-from paceline.core.plan import StepPlan
+from paceline.core.plan import RowResult, StepPlan, TokenLogprobs
 from paceline.core.prefixes import PendingPrefixes
 from paceline.core.queue import WaitingQueue
 from paceline.core.radix import Node, RadixTree
-from paceline.core.request import BlockId, RequestId
+from paceline.core.request import BlockId, FinishReason, RequestId
 from paceline.core.scheduler import Draft, Scheduler
 from paceline.core.sequence import Sequence
+from paceline.core.tally import Tally
 
 OPERATIONS, SEED = 12_000, 7
 Patch = pytest.MonkeyPatch
@@ -116,7 +117,7 @@ def a_preempted_sequence_is_not_queued_again(patch: Patch) -> None:
 
 
 def the_budget_is_exceeded_by_one(patch: Patch) -> None:
-    patch.setattr(scheduler_module, "Draft", lambda budget: Draft(budget + 1))
+    patch.setattr(scheduler_module, "Draft", lambda budget, now_s: Draft(budget + 1, now_s))
 
 
 def followers_of_a_leader_that_left_are_forgotten(patch: Patch) -> None:
@@ -148,6 +149,17 @@ def a_resumed_sequence_scores_its_prompt_again(patch: Patch) -> None:
         original(self, sequence)
 
     patch.setattr(WaitingQueue, "push", push)
+
+
+def a_resumed_sequence_counts_as_a_hit(patch: Patch) -> None:
+    original = Tally.admit
+
+    def admit(self: Tally, sequence: Sequence, num_found: int) -> None:
+        original(self, sequence, num_found)
+        if sequence.num_preemptions > 0:
+            self.num_cached_tokens += num_found
+
+    patch.setattr(Tally, "admit", admit)
 
 
 def namespaces_share_one_tree(patch: Patch) -> None:
@@ -198,7 +210,26 @@ def a_cached_node_is_forgotten_when_touched(patch: Patch) -> None:
     patch.setattr(KvManager, "_offer_if_idle", lambda self, node: None)
 
 
+def tokens_past_the_end_are_kept(patch: Patch) -> None:
+    def take_tokens(sequence: Sequence, result: RowResult) -> tuple[tuple[TokenLogprobs, ...], FinishReason | None]:
+        sequence.tokens.extend(token.token_id for token in result.sampled)
+        return result.sampled, sequence.stop_reason() if result.sampled or sequence.debt == 0 else None
+
+    patch.setattr(scheduler_module, "_take_tokens", take_tokens)
+
+
+def only_the_first_token_of_a_step_is_known(patch: Patch) -> None:
+    original = scheduler_module._take_tokens
+
+    def take_tokens(sequence: Sequence, result: RowResult) -> tuple[tuple[TokenLogprobs, ...], FinishReason | None]:
+        return original(sequence, replace(result, sampled=result.sampled[:1]))
+
+    patch.setattr(scheduler_module, "_take_tokens", take_tokens)
+
+
 FAULTS: list[Fault] = [
+    tokens_past_the_end_are_kept,
+    only_the_first_token_of_a_step_is_known,
     copy_is_one_slot_short,
     copies_are_left_out_of_the_plan,
     a_held_block_is_evicted,
@@ -212,6 +243,7 @@ FAULTS: list[Fault] = [
     followers_of_a_leader_that_left_are_forgotten,
     a_resumed_sequence_samples_its_last_token_again,
     a_resumed_sequence_scores_its_prompt_again,
+    a_resumed_sequence_counts_as_a_hit,
     namespaces_share_one_tree,
     a_match_may_leave_nothing_to_compute,
     a_match_skips_positions_that_want_scores,

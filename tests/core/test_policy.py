@@ -121,7 +121,7 @@ def test_a_running_prefill_never_waits_longer_than_the_ageing_bound(budget: int,
 
 
 def test_decodes_that_exceed_the_budget_take_turns() -> None:
-    world = World(WorldConfig(block_size=4, num_blocks=64, max_num_seqs=6, max_step_tokens=2))
+    world = World(WorldConfig(block_size=4, num_blocks=64, max_num_seqs=6, max_step_tokens=2, forces=False))
     world.submit(Ask(num_shared=1, max_tokens=20, num_sequences=6))
     for _ in range(40):
         world.step()

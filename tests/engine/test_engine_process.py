@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from paceline.core.output import SequenceOutput
-from paceline.core.request import FinishReason, Request, SamplingParams, StopRule, token_array
+from paceline.core.request import FinishReason, Grammar, GrammarKind, Request, SamplingParams, StopRule, token_array
 from paceline.engine.child import EngineCommand, start_engine
 from paceline.engine.client import EngineClient, EngineState
 from paceline.engine.stream import OutputStream
@@ -79,14 +79,22 @@ def test_a_request_crosses_the_wire_unchanged() -> None:
         request_id=2**40,
         prompt=token_array([0, 2**31 - 1]),
         stop=StopRule(5, 2, frozenset({7})),
-        sampling=SamplingParams(seed=2**64 - 1, logit_bias=((3, -100.0),), top_k=4, num_logprobs=0),
+        sampling=SamplingParams(
+            seed=2**64 - 1,
+            logit_bias=((3, -100.0),),
+            top_k=4,
+            num_logprobs=0,
+            grammar=Grammar(GrammarKind.REGEX, "é+", "guided_regex"),
+        ),
         num_sequences=3,
         arrival_s=1.25,
         priority=-7,
         namespace=b"salt:\xff",
     )
     wire = msgspec.msgpack.encode(Submit.of(original))
-    assert msgspec.msgpack.decode(wire, type=Command).request() == original
+    arrived = msgspec.msgpack.decode(wire, type=Command).request()
+    assert arrived == original
+    assert arrived.sampling.grammar.param == "guided_regex"
 
 
 def test_refusals_come_back_as_the_errors_they_were() -> None:

@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 
-from paceline import LLM, GenerationOptions, SamplingParams
+from paceline import LLM, GenerationOptions, Grammar, GrammarKind, SamplingParams
 from paceline.config import EngineConfig
 from paceline.core.request import FinishReason
 from paceline.errors import ContextLengthError, RequestError
@@ -67,10 +67,39 @@ def test_prefix_caching_off_shares_nothing_and_answers_the_same() -> None:
     assert {answer.choices for answer in (*shared, *apart)} == {shared[0].choices}
 
 
+def test_a_grammar_shapes_the_answer_and_its_end_and_logprobs_change_nothing() -> None:
+    grammar = Grammar(GrammarKind.CHOICE, '["the first of two answers", "no"]')
+    answers = []
+    for num_logprobs in (None, 1):
+        sampling = SamplingParams(temperature=0, grammar=grammar, min_tokens=40, num_logprobs=num_logprobs)
+        [answer] = llm().generate([PROMPT], GenerationOptions(60, sampling, ignore_eos=True))
+        answers.append(answer.choices[0])
+    plain, scored = answers
+    assert plain.text in ("the first of two answers", "no")
+    assert plain.finish_reason is scored.finish_reason is FinishReason.STOP
+    assert [token.token_id for token in plain.tokens] == [token.token_id for token in scored.tokens]
+    assert plain.tokens[-1].logprob is None
+    assert all(token.logprob is not None and len(token.top) == 1 for token in scored.tokens)
+
+
+def test_an_answer_cut_inside_forced_tokens_has_as_many_as_were_asked_for() -> None:
+    grammar = Grammar(GrammarKind.REGEX, "(one two three four five six seven eight nine ten)+")
+    for max_tokens in (1, 4, 7):
+        [answer] = llm().generate([PROMPT], GenerationOptions(max_tokens, SamplingParams(grammar=grammar)))
+        choice = answer.choices[0]
+        assert (len(choice.tokens), choice.finish_reason) == (max_tokens, FinishReason.LENGTH)
+        assert "one two three four five six seven eight".startswith(choice.text)
+    [answer] = llm().generate([[5] * 505], GenerationOptions(sampling=SamplingParams(grammar=grammar)))
+    assert len(answer.choices[0].tokens) == 7  # all that the context leaves
+
+
 def test_what_can_not_be_served_is_refused_and_nothing_is_left_behind() -> None:
     with pytest.raises(ContextLengthError, match="510 tokens and max_tokens is 8, 518 together"):
         llm().generate([PROMPT, [5] * 510], GenerationOptions(8, GREEDY))
     with pytest.raises(RequestError, match="the prompt is empty"):
         llm().generate([[]], GenerationOptions(8, GREEDY))
+    bad = GenerationOptions(8, SamplingParams(grammar=Grammar(GrammarKind.REGEX, "(a")))
+    with pytest.raises(RequestError, match="unclosed group"):
+        llm().generate([PROMPT], bad)
     gauges = llm().engine.gauges()
     assert (gauges.num_running, gauges.num_waiting, gauges.num_blocks_in_use) == (0, 0, 0)

@@ -2,12 +2,17 @@
 
 import asyncio
 
+import pytest
+
 from paceline.config import EngineConfig
-from paceline.core.request import Request, SamplingParams, StopRule, token_array
+from paceline.core.request import FinishReason, Grammar, GrammarKind, Request, SamplingParams, StopRule, token_array
 from paceline.engine.client import EngineClient
 from paceline.engine.contract import EngineGauges
 from paceline.engine.stream import OutputStream
-from smol_engine import smol_engine
+from paceline.errors import RequestError
+from paceline.server.model_text import spellings_of
+from paceline.text.model_text import load_model_text
+from smol_engine import MODEL, smol_engine
 
 CONFIG = EngineConfig(kv_memory_bytes=64 * 2**20, max_num_batched_tokens=64, max_num_seqs=8)
 
@@ -61,3 +66,31 @@ def test_b021_all_choices_of_a_request_are_cancelled() -> None:
                 assert client.num_open_requests == 0
 
     asyncio.run(scenario())
+
+
+def test_an_idle_engine_wakes_when_a_grammar_is_compiled_or_found_to_be_bad() -> None:
+    async def scenario() -> None:
+        async with smol_engine(CONFIG) as client:
+            early = await ask_for(client, Grammar(GrammarKind.CHOICE, '["yes","no"]'))
+            bad = await ask_for(client, Grammar(GrammarKind.LARK, "start: foo", "guided_grammar"))
+            # Both wait: the engine does not know the vocabulary yet.
+            assert (await client.gauges()).num_waiting == 2
+            client.provide_spellings(spellings_of(load_model_text(MODEL).tokenizer))
+            outputs = []
+            while batch := await asyncio.wait_for(early.take(), 10):
+                outputs += batch
+            assert outputs[-1].finish_reason is FinishReason.STOP
+            with pytest.raises(RequestError, match="foo") as refused:
+                await asyncio.wait_for(bad.take(), 10)
+            assert refused.value.param == "guided_grammar"
+            assert nothing_runs(await client.gauges())
+
+    asyncio.run(scenario())
+
+
+async def ask_for(client: EngineClient, grammar: Grammar) -> OutputStream:
+    stream = OutputStream()
+    sampling = SamplingParams(temperature=0, grammar=grammar)
+    stop = StopRule(16, stop_token_ids=frozenset({0, 2}))
+    client.submit(Request(client.draw_request_id(), token_array([1000, 1001]), stop, sampling), stream)
+    return stream

@@ -1,7 +1,8 @@
 """Random mixes of requests against their plain runs: the bits of every chosen token's logprob must be equal.
 
 A plain run is the request alone: an empty pool, the whole prompt in one chunk, nothing cached. A mix draws arrivals,
-lengths past two attention pieces, shared prefixes, small pools, chunk budgets, cancellations, n > 1 and penalties.
+lengths past two attention pieces, shared prefixes, small pools, chunk budgets, cancellations, n > 1, penalties and
+grammars. What a grammar forces comes at once in a mix (and has no logprob then) and one by one in a plain run.
 
     python tests/exactness/mixes.py --mixes 200 --isa avx512 --threads 2
 """
@@ -17,9 +18,10 @@ from paceline.core.kv import KvManager
 from paceline.core.loop import StepLoop
 from paceline.core.plan import StepPlan, StepResult, TokenLogprobs
 from paceline.core.policy import LearnedReserve, Reserve
-from paceline.core.request import Request, RequestId, SamplingParams, StopRule, token_array
+from paceline.core.request import Grammar, GrammarKind, Request, RequestId, SamplingParams, StopRule, token_array
 from paceline.core.scheduler import Scheduler, SchedulerLimits
 from paceline.core.sequence import Sequence
+from paceline.exec.grammar import GrammarCompiler
 from paceline.exec.model import ModelExecutor
 from paceline.exec.rows import RowTable
 from paceline.models.resolve import open_checkpoint, resolve
@@ -27,12 +29,23 @@ from paceline.models.spec import ModelSpec
 from paceline.models.transformer import Transformer, load_model
 from paceline.ops.cpu import CpuBackend
 from paceline.ops.protocol import KvFormat, KvLayout, SessionShape
+from paceline.server.model_text import spellings_of
+from paceline.text.model_text import load_model_text
 
 BLOCK_SIZE = 16
 MAX_CONTEXT = 1024
 MAX_ROWS = 8
 PLAIN_BLOCKS = MAX_CONTEXT // BLOCK_SIZE
 BUDGETS = (1, 3, 16, 17, 64, 100, 256, 4096)
+
+GRAMMARS = (
+    Grammar(GrammarKind.JSON_SCHEMA, '{"type":"object","properties":{"name":{"type":"string","maxLength":12},"age":'
+            '{"type":"integer","maximum":200},"kind":{"enum":["cat","dog","é日本"]}},"required":["name","age","kind"],'
+            '"additionalProperties":false}'),
+    Grammar(GrammarKind.JSON_SCHEMA, '{"type":"array","items":{"type":"boolean"},"minItems":9,"maxItems":20}'),
+    Grammar(GrammarKind.REGEX, "(Yes, of course|No, never)[.!]( [a-z]{1,8}){2,20}"),
+    Grammar(GrammarKind.CHOICE, '["the first of two answers, long enough to be cut","the second"]'),
+)  # fmt: skip
 
 Bits = list[tuple[int, bytes]]
 
@@ -63,6 +76,8 @@ class Counts:
     with_partial_copy: int = 0
     with_cancel: int = 0
     choices: int = 0
+    with_grammar: int = 0
+    forced: int = 0
 
 
 @dataclass
@@ -84,6 +99,8 @@ class Machine:
     backend: CpuBackend
     model: Transformer
     spec: ModelSpec
+    compiler: GrammarCompiler
+    eos_ids: frozenset[int]
     plain_bits: dict[tuple[object, ...], list[Bits]] = field(default_factory=dict)
 
     def loop(self, num_blocks: int, budget: int, reserve: Reserve) -> tuple[StepLoop, Watch]:
@@ -96,7 +113,7 @@ class Machine:
             KvFormat.BFLOAT16,
         )
         session = self.backend.session(self.model, SessionShape(budget, MAX_ROWS, layout))
-        watch = Watch(ModelExecutor(session, RowTable(MAX_ROWS, MAX_CONTEXT, PLAIN_BLOCKS)))
+        watch = Watch(ModelExecutor(session, RowTable(MAX_ROWS, MAX_CONTEXT, PLAIN_BLOCKS), self.compiler))
         limits = SchedulerLimits(MAX_ROWS, budget, MAX_CONTEXT)
         kv = KvManager(num_blocks, BLOCK_SIZE)
         return StepLoop(Scheduler(limits, kv, reserve), watch), watch
@@ -113,7 +130,7 @@ class Machine:
 
     def _plain_choice(self, request: Request) -> Bits:
         loop, _ = self.loop(PLAIN_BLOCKS, 4096, LearnedReserve(BLOCK_SIZE))
-        loop.scheduler.submit(request)
+        loop.scheduler.submit(replace(request, sampling=replace(request.sampling, num_logprobs=0)))
         bits: Bits = []
         while loop.scheduler.has_work():
             for output in loop.step():
@@ -122,23 +139,37 @@ class Machine:
 
 
 def token_bits(token: TokenLogprobs) -> tuple[int, bytes]:
-    return token.token_id, struct.pack("<f", token.logprob)
+    return token.token_id, b"" if token.logprob is None else struct.pack("<f", token.logprob)
+
+
+def same(bits: Bits, wanted: Bits, request: Request) -> bool:
+    """The same ids, and the same logprobs but for those that a forced token need not have."""
+    may_lack = request.sampling.grammar is not None and request.sampling.num_logprobs is None
+    return len(bits) == len(wanted) and all(
+        mine == plain or (may_lack and mine == (plain[0], b"")) for mine, plain in zip(bits, wanted, strict=True)
+    )
 
 
 def load(isa: str | None, num_threads: int) -> Machine:
     checkpoint = open_checkpoint(resolve("smollm2-135m"))
     backend = CpuBackend(num_threads, isa)
-    return Machine(backend, load_model(checkpoint, backend, MAX_CONTEXT), checkpoint.spec)
+    tokenizer = load_model_text("smollm2-135m").tokenizer
+    compiler = GrammarCompiler(checkpoint.spec.vocab_size)
+    compiler.learn_spellings(spellings_of(tokenizer))
+    model = load_model(checkpoint, backend, MAX_CONTEXT)
+    return Machine(backend, model, checkpoint.spec, compiler, tokenizer.eos_ids)
 
 
-def draw_requests(rng: random.Random, vocab_size: int, longest: int) -> list[Request]:
+def draw_requests(rng: random.Random, machine: Machine, longest: int) -> list[Request]:
     """Two to five requests; most start with a piece of one common prefix, cut anywhere."""
+    vocab_size = machine.spec.vocab_size
     prefix = [rng.randrange(vocab_size) for _ in range(rng.randrange(longest // 4, longest))]
     requests = []
     for index in range(rng.randrange(2, 6)):
         shared = prefix[: rng.randrange(len(prefix) + 1)] if rng.random() < 0.8 else []
         own = [rng.randrange(vocab_size) for _ in range(rng.randrange(1, 24))]
         penalties = rng.random() < 0.4
+        grammar = rng.choice(GRAMMARS) if rng.random() < 0.4 else None
         sampling = SamplingParams(
             temperature=rng.choice([0.0, 0.0, 0.8, 1.3]),
             top_k=rng.choice([None, 40]),
@@ -147,8 +178,10 @@ def draw_requests(rng: random.Random, vocab_size: int, longest: int) -> list[Req
             frequency_penalty=0.7 if penalties else 0.0,
             presence_penalty=0.5 if penalties else 0.0,
             seed=rng.randrange(2**64),
+            num_logprobs=rng.choice([None, 0]),
+            grammar=grammar,
         )
-        stop = StopRule(max_tokens=rng.randrange(1, 40))
+        stop = StopRule(max_tokens=rng.randrange(1, 40), stop_token_ids=machine.eos_ids if grammar else frozenset())
         num_sequences = rng.choice([1, 1, 1, 2, 3])
         requests.append(
             Request(RequestId(index), token_array(shared + own), stop, sampling, num_sequences, arrival_s=float(index))
@@ -159,7 +192,7 @@ def draw_requests(rng: random.Random, vocab_size: int, longest: int) -> list[Req
 def run_mix(machine: Machine, seed: int, longest: int, counts: Counts) -> None:
     """One mix; AssertionError when a choice differs from its plain run."""
     rng = random.Random(seed)
-    requests = draw_requests(rng, machine.spec.vocab_size, longest)
+    requests = draw_requests(rng, machine, longest)
     need = max(-(-(len(request.prompt) + request.stop.max_tokens) // BLOCK_SIZE) for request in requests)
     is_tight = rng.random() < 0.8
     num_blocks = need + rng.randrange(0, 3) if is_tight else PLAIN_BLOCKS * 4
@@ -172,12 +205,14 @@ def run_mix(machine: Machine, seed: int, longest: int, counts: Counts) -> None:
         for choice, expected in enumerate(machine.plain(request)):
             bits = got.get((request.request_id, choice), [])
             wanted = expected[: len(bits)] if request.request_id in cancels else expected
-            assert bits == wanted, (
+            assert same(bits, wanted, request), (
                 f"seed {seed}: request {request.request_id} choice {choice} differs from its plain run"
             )
+            counts.forced += sum(not logprob for _, logprob in bits)
             counts.tokens += len(bits)
             counts.choices += 1
     counts.mixes += 1
+    counts.with_grammar += any(request.sampling.grammar for request in requests)
     counts.with_preemption += loop.scheduler.num_preemptions > 0
     counts.with_partial_copy += watch.num_copies > 0
     counts.with_cancel += bool(cancels)

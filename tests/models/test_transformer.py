@@ -59,6 +59,8 @@ def test_sampling_follows_the_logits(checkpoint: DirectoryCheckpoint, backend: B
         bias_starts=np.zeros(3, np.int32),
         bias_ids=np.zeros(0, np.int32),
         bias_values=np.zeros(0, np.float32),
+        mask_rows=np.full(2, -1, np.int32),
+        masks=np.zeros((0, 3), np.uint32),
         histories=tokens[None].copy(),
     )
     result = session.sample(batch)
@@ -97,6 +99,8 @@ def test_draws_equal_the_references(checkpoint: DirectoryCheckpoint, backend: Ba
         bias_starts=np.arange(num_draws + 1, dtype=np.int32),
         bias_ids=generator.integers(0, 96, num_draws).astype(np.int32),
         bias_values=choices(-100.0, 0.0, 5.0, -np.inf),
+        mask_rows=generator.integers(-1, 4, num_draws).astype(np.int32),
+        masks=generator.integers(1, 1 << 32, (4, 3), dtype=np.uint32),
         histories=tokens[None].copy(),
     )
     result = session.sample(batch)

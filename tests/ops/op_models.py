@@ -101,9 +101,9 @@ def run_tokens(backend: Backend, make: MakeHidden, num_tokens: int) -> Float32Ar
 CPU_BACKENDS = [(isa, num_threads) for isa in ("avx512", "portable") for num_threads in (1, 2)]
 
 
-def cpu_backend(isa: str, num_threads: int = 1) -> CpuBackend:
+def cpu_backend(isa: str, num_threads: int = 1, per_channel: bool = False) -> CpuBackend:
     try:
-        return CpuBackend(num_threads, isa)
+        return CpuBackend(num_threads, isa, per_channel)
     except ConfigError as error:
         pytest.skip(error.message)
 
@@ -126,17 +126,19 @@ SAMPLE_DEFAULTS = {
     "frequency": (0.0, np.float32),
     "seeds": (0, np.uint64),
     "num_top": (0, np.int32),
+    "mask_rows": (-1, np.int32),
 }
 
 
 def sample_batch(token_rows: Sequence[int], bias: Sequence[dict[int, float]] = (), **fields: object) -> SampleBatch:
-    """Neutral but for `fields`, each one value for all rows or one a row. `histories` may be among them."""
+    """Neutral but for `fields`, each one value for all rows or one a row. `histories` and `masks` may be among them."""
     count = len(token_rows)
     biases = list(bias) or [{}] * count
     arrays = {
         name: np.broadcast_to(np.asarray(fields.pop(name, default), dtype), count).copy()
         for name, (default, dtype) in SAMPLE_DEFAULTS.items()
     }
+    masks = np.ascontiguousarray(fields.pop("masks", np.zeros((0, 1))), np.uint32)
     histories = int32(np.atleast_2d(fields.pop("histories", np.zeros((1, 8)))))
     assert not fields, f"unknown fields {list(fields)}"
     return SampleBatch(
@@ -144,6 +146,7 @@ def sample_batch(token_rows: Sequence[int], bias: Sequence[dict[int, float]] = (
         bias_starts=int32(np.cumsum([0] + [len(row) for row in biases])),
         bias_ids=int32([token for row in biases for token in row]),
         bias_values=np.array([value for row in biases for value in row.values()], np.float32),
+        masks=masks,
         histories=histories,
         **arrays,
     )

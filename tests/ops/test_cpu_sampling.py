@@ -142,6 +142,48 @@ def test_greedy_takes_the_first_of_equal_logits(backend: CpuBackend) -> None:
     assert sample(backend, logits, forbidden).tokens[0] == 71
 
 
+def random_mask(vocab_size: int, share: float) -> NDArray[np.uint32]:
+    """One bit a token, `share` of them set; bits past the vocabulary are set too, and must not matter."""
+    allowed = np.ones((vocab_size + 31) // 32 * 32, bool)
+    allowed[:vocab_size] = RNG.random(vocab_size) < share
+    return np.packbits(allowed, bitorder="little").view("<u4").astype(np.uint32)
+
+
+@pytest.mark.parametrize("vocab_size", [31, 32, 2000, 2001])
+def test_masked_draws_equal_the_reference_backend_and_never_leave_the_mask(
+    backend: CpuBackend, vocab_size: int
+) -> None:
+    """Words all ones, all zeros and mixed; settings that sort, filter and walk; rows without a mask in between."""
+    logits = RNG.normal(scale=2.0, size=(60, vocab_size))
+    masks = np.stack([random_mask(vocab_size, share) for share in (0.05, 0.5, 0.97)])
+    masks[0, 0], masks[1, 0] = 1, 0xFFFF_FFFF
+    mask_rows = np.arange(60) % 4 - 1
+    for fields in ({}, {"temperature": 1.0}, {"temperature": 0.8, "top_p": 0.9, "top_k": 20}, {"repetition": 1.5}):
+        batch = sample_batch(range(60), mask_rows=mask_rows, masks=masks, seeds=np.arange(60), num_known=5, num_top=2,
+                             histories=[[1, 2, 3, 4, 5]], **fields)  # fmt: skip
+        ours = sample(backend, logits, batch)
+        expected = logits_session(ReferenceBackend(), logits).sample(batch)
+        assert np.array_equal(ours.tokens, expected.tokens)
+        assert np.array_equal(ours.top_ids, expected.top_ids)
+        assert np.abs(ours.logprobs - expected.logprobs).max() < 1e-5
+        for mask_row, token in zip(mask_rows.tolist(), ours.tokens.tolist(), strict=True):
+            assert mask_row < 0 or masks[mask_row, token // 32] >> (token % 32) & 1
+
+
+def test_a_bias_can_not_lift_a_token_over_the_mask(backend: CpuBackend) -> None:
+    batch = sample_batch([0], bias=[{7: 100.0, 3: 5.0}], mask_rows=0, masks=[[1 << 3 | 1 << 4]])
+    result = sample(backend, np.zeros(10), batch)
+    assert result.tokens[0] == 3
+    assert abs(result.logprobs[0] + np.log(10)) < 1e-6  # the logprob is of the raw logits
+
+
+def test_masks_that_do_not_fit_are_refused(backend: CpuBackend) -> None:
+    for mask_rows, masks, complaint in ((0, np.zeros((0, 1)), "mask_rows"), (0, np.ones((1, 2)), "words of a mask"),
+                                        (-2, np.ones((1, 1)), "mask_rows")):  # fmt: skip
+        with pytest.raises(ValueError, match=complaint):
+            sample(backend, np.zeros(10), sample_batch([0], mask_rows=mask_rows, masks=masks))
+
+
 def test_logprobs_are_of_the_raw_logits(backend: CpuBackend) -> None:
     logits = RNG.normal(scale=4.0, size=49152)
     expected = log_softmax(logits)

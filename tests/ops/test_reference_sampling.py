@@ -42,6 +42,8 @@ def make_batch(*draws: dict[str, Any], histories: list[list[int]], bias: dict[in
         bias_starts=np.array([0] + [len(bias)] * len(draws), np.int32),
         bias_ids=np.array(list(bias), np.int32),
         bias_values=np.array(list(bias.values()), np.float32),
+        mask_rows=np.full(len(draws), -1, np.int32),
+        masks=np.zeros((0, 1), np.uint32),
         histories=np.array(histories, np.int32),
     )
 

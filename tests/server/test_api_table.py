@@ -6,12 +6,12 @@ A new route, field or limit fails here until it has its line.
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 from starlette.routing import Route
 
 from paceline.config import EngineConfig, ServeConfig
-from paceline.engine.client import EngineClient
 from paceline.errors import PacelineError
 from paceline.server import limits
 from paceline.server.context import ServingContext
@@ -83,6 +83,12 @@ def test_every_route_is_told_and_described() -> None:
 
 def served_routes() -> set[tuple[str, str]]:
     """(method, path) of every route of the application."""
-    context = ServingContext(ServeConfig(EngineConfig()), cast(EngineClient, None), created_s=0)
-    routes = [route for route in create_app(context).routes if isinstance(route, Route)]
+    context = SimpleNamespace(config=ServeConfig(EngineConfig()))  # all that registering routes may read
+    routes = create_app(cast(ServingContext, context)).routes
+    routes = [route for route in routes if isinstance(route, Route) and not is_page(route.path)]
     return {(method, route.path.replace(":path", "")) for route in routes for method in route.methods or ()}
+
+
+def is_page(path: str) -> bool:
+    """Whether a path serves the page, which is no part of the API."""
+    return path == "/" or path.startswith("/page/")

@@ -14,8 +14,7 @@ COMPLETION = {"model": "scripted", "prompt": "a", "max_tokens": 1}
 
 REFUSED_CHAT = [
     ({"frobnicate": 1}, "frobnicate", "invalid_value"),
-    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "unsupported_parameter"),
-    ({"response_format": {"type": "json_object"}}, "response_format", "unsupported_parameter"),
+    ({"response_format": {"type": "structural_tag"}}, "response_format", "unsupported_parameter"),
     ({"audio": {"voice": "x"}}, "audio", "unsupported_parameter"),
     ({"modalities": ["text", "audio"]}, "modalities", "unsupported_parameter"),
     ({"functions": [{"name": "f"}]}, "functions", "unsupported_parameter"),
@@ -114,6 +113,10 @@ def test_messages_of_openai_clients_are_accepted(client: openai.OpenAI) -> None:
             {"role": "developer", "content": [{"type": "text", "text": "be "}, {"type": "text", "text": "brief"}]},
             {"role": "user", "content": "a", "name": "Ann"},
             {"role": "assistant", "content": "b", "refusal": None},
+            {
+                "role": "assistant",
+                "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+            },
             {"role": "tool", "content": "7", "tool_call_id": "c1"},
             {"role": "user", "content": "c"},
         ],

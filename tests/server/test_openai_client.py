@@ -24,12 +24,14 @@ FIELDS: dict[str, Any] = {
     "logit_bias": {"100": -5}, "stop": ["XYZ"], "stop_token_ids": [5], "ignore_eos": True,
     "include_stop_str_in_output": True, "skip_special_tokens": False, "priority": 1, "cache_salt": "me",
     "prompt_logprobs": 1, "return_token_ids": True, "truncate_prompt_tokens": 8, "add_special_tokens": False,
-    "stream": False, "stream_options": None,
+    "stream": False, "stream_options": None, "response_format": {"type": "text"}, "structured_outputs": None,
+    "guided_json": None, "guided_regex": None, "guided_choice": None, "guided_grammar": None,
 }  # fmt: skip
 CHAT_FIELDS = FIELDS | {
     "messages": [*MESSAGES, {"role": "assistant", "content": "The"}], "max_tokens": None, "max_completion_tokens": 6,
     "logprobs": True, "top_logprobs": 2, "add_generation_prompt": False, "continue_final_message": True,
-    "chat_template_kwargs": {"enable_thinking": False},
+    "chat_template_kwargs": {"enable_thinking": False}, "tools": [], "tool_choice": None, "parallel_tool_calls": None,
+    "include_reasoning": True,
 }  # fmt: skip
 COMPLETION_FIELDS = FIELDS | {"prompt": "One, two,", "echo": True, "logprobs": 2}
 STREAM = {"stream": True, "stream_options": {"include_usage": True}, "prompt_logprobs": None}
@@ -46,7 +48,10 @@ SERVED: dict[str, Callable[[openai.OpenAI], Any]] = {
 } | {
     f"get {path}": lambda c, path=path: at_root(c).get(path, cast_to=object)
     for path in ("/health", "/ready", "/ping", "/live", "/version", "/openapi.json")
-} | {"get /docs": lambda c: at_root(c).get("/docs", cast_to=str)}  # fmt: skip
+} | {
+    f"get {path}": lambda c, path=path: at_root(c).get(path, cast_to=str)
+    for path in ("/docs", "/metrics")
+}  # fmt: skip
 
 
 def at_root(client: openai.OpenAI) -> openai.OpenAI:

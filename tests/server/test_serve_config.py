@@ -42,6 +42,14 @@ def test_a_value_outside_its_limits_names_option_limit_and_value(fields: dict[st
         EngineConfig(**fields)
 
 
+@pytest.mark.parametrize("field", ["tool_call_parser", "reasoning_parser"])
+def test_parsers_are_known_by_name(field: str) -> None:
+    option = "--" + field.replace("_", "-")
+    with pytest.raises(ConfigError, match=f"{option} must be one of .*, got 'pythonic'"):
+        ServeConfig(EngineConfig(), **{field: "pythonic"})  # type: ignore[arg-type]
+    assert answer_foreign_flags(["serve", option, "x", "--enable-auto-tool-choice"])[0] == ["serve", option, "x"]
+
+
 def test_the_engine_config_survives_the_way_to_the_engine() -> None:
     config = EngineConfig(model="m", max_model_len=100, kv_memory_bytes=2**30)
     assert EngineConfig.from_json_mapping(config.to_json_mapping()) == config

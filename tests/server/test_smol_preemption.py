@@ -75,7 +75,11 @@ def test_b027_preemption_neither_loses_nor_repeats_output(expected: Expected, or
             assert tight.limits.pool_tokens == 640
             asked = [ask(tight, expected.text, expected.requests[index]) for index in order]
             answers = await asyncio.gather(*asked)
-            assert (await tight.gauges()).num_preemptions > 0
+            counters = (await tight.gauges()).counters
+            assert counters.num_preemptions > 0
+            # B063: what a sequence finds of its own work when it resumes is no hit.
+            assert counters.num_prompt_tokens == counters.num_queried_tokens == 4 * 100
+            assert counters.num_cached_tokens == sum(answer.usage.cached_tokens for answer in answers)
             return answers
 
     for index, answer in zip(order, asyncio.run(crowd()), strict=True):

@@ -1,6 +1,7 @@
 """`return_token_ids` and `continuous_usage_stats`: the ids shown are those that usage counts, whole and streamed."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -78,7 +79,8 @@ def test_nothing_of_it_is_there_unasked(server: RunningServer) -> None:
 
 
 @pytest.mark.parametrize("path", ["chat/completions", "completions"])
-def test_usage_so_far_is_on_every_chunk_when_asked_for(server: RunningServer, path: str) -> None:
+def test_usage_so_far_is_on_every_chunk_when_asked_for(start_server: Callable[..., RunningServer], path: str) -> None:
+    server = start_server(step_s=0.05)
     body = (CHAT if path.startswith("chat") else COMPLETION) | {"n": 2, "max_tokens": 5}
     options = {"include_usage": True, "continuous_usage_stats": True}
     usages = [chunk["usage"] for chunk in chunks(server, path, body | {"stream_options": options})]

@@ -48,3 +48,10 @@ def test_only_the_beginning_of_a_text_loses_the_space_put_before_it() -> None:
     ids = tokenizer.encode("Hello world", True)
     assert "".join(deltas(tokenizer, ids, at_start=True)) == "Hello world"
     assert "".join(deltas(tokenizer, ids)) == " Hello world"
+
+
+def test_special_tokens_that_a_parser_reads_are_kept(smol: Tokenizer) -> None:
+    kept = smol.special_ids_of(["<|im_start|>", "no token", "the"])
+    assert kept == {1}
+    text = IncrementalText(smol, kept_special_ids=kept)
+    assert [text.push(token_id) for token_id in (1, 2)] == ["<|im_start|>", ""]

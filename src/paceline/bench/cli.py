@@ -14,7 +14,7 @@ from rich.console import Console
 from paceline.bench.alternate import measure_compare, measure_prefix
 from paceline.bench.columns import written
 from paceline.bench.endpoint import BenchError
-from paceline.bench.experiment import Settings, Spot, letter, measure_run, open_caller
+from paceline.bench.experiment import Held, Settings, Spot, letter, measure_run, open_caller, result_of
 from paceline.bench.goodput import measure_goodput
 from paceline.bench.hol import Stall, measure_hol, stall_of
 from paceline.bench.jsonl import read_result, write_result
@@ -25,7 +25,7 @@ from paceline.bench.recorded import compare_recorded
 from paceline.bench.replay import measure_replay, read_trace
 from paceline.bench.report import write_report
 from paceline.bench.report_command import report
-from paceline.bench.result import Result
+from paceline.bench.result import Experiment, Result
 from paceline.bench.sweep import doublings, measure_rates, measure_sweep
 from paceline.bench.table import Progress, print_result
 from paceline.workload.arrivals import ClosedLoop
@@ -36,6 +36,7 @@ LENGTHS = "256/64"
 STREAM_LENGTHS = "32/512"
 PREFIX_LENGTHS = "1024/32"
 HERE = "http://127.0.0.1:8000"
+INTERRUPTED_EXIT_CODE = 130
 
 app = typer.Typer(
     name="paceline bench",
@@ -68,7 +69,9 @@ def run(
     about = settings.about | {"arrivals": arrivals, "prefix": prefix, "sessions": sessions}
     settings = replace(settings, workload=workload, max_connections=max_connections, about=about)
     spot = Spot(arrivals, concurrency=chosen.concurrency if isinstance(chosen, ClosedLoop) else None)
-    finish(common, "run", measured(common, [url], settings, lambda callers, s: measure_run(callers[0], s, spot)))
+    finish(
+        common, measured(common, Experiment.RUN, [url], settings, lambda callers, s: measure_run(callers[0], s, spot))
+    )
 
 
 @app.command()
@@ -91,7 +94,7 @@ def sweep(
             return measure_sweep(callers[0], settings, concurrencies)
         return measure_rates(callers[0], settings, numbers)
 
-    finish(common, "sweep", measured(common, [url], settings, measure))
+    finish(common, measured(common, Experiment.SWEEP, [url], settings, measure))
 
 
 @app.command()
@@ -103,8 +106,10 @@ def goodput(
 ) -> None:
     """The largest rate at which requests meet their targets (--ttft, --itl, --e2e)."""
     settings = common.settings(LENGTHS)
-    result = measured(common, [url], settings, lambda callers, s: measure_goodput(callers[0], s, share))
-    finish(common, "goodput", result)
+    result = measured(
+        common, Experiment.GOODPUT, [url], settings, lambda callers, s: measure_goodput(callers[0], s, share)
+    )
+    finish(common, result)
     best = result.header.knee
     typer.echo(
         f"largest rate with {share:.0%} of requests in their targets: {best or 'none, even the lightest load missed'}"
@@ -121,8 +126,10 @@ def hol(
 ) -> None:
     """Head-of-line blocking: what one long prompt does to running streams."""
     settings = common.settings(STREAM_LENGTHS)
-    result = measured(common, [url], settings, lambda callers, s: measure_hol(callers[0], s, streams, prompt_tokens))
-    finish(common, "hol", result)
+    result = measured(
+        common, Experiment.HOL, [url], settings, lambda callers, s: measure_hol(callers[0], s, streams, prompt_tokens)
+    )
+    finish(common, result)
     [point] = result.header.points
     stall = stall_of(result.records, point.injected, Window(point.window_start_s, point.window_end_s))
     if stall is not None:
@@ -142,7 +149,7 @@ def prefix(
     numbers = parse_numbers("--shares", shares)
     settings = common.settings(PREFIX_LENGTHS)
     measure = partial(measure_prefix, concurrency=concurrency, shares=numbers, num_rounds=rounds)
-    finish(common, "prefix", measured(common, urls or [HERE], settings, measure))
+    finish(common, measured(common, Experiment.PREFIX, urls or [HERE], settings, measure))
 
 
 @app.command()
@@ -157,10 +164,10 @@ def compare(
     if len(subjects) < 2:
         raise BenchError("compare needs at least two servers, or two result files")
     if all(Path(subject).is_file() for subject in subjects):
-        finish(common, "compare", compare_recorded({subject: read_result(Path(subject)) for subject in subjects}))
+        finish(common, compare_recorded({subject: read_result(Path(subject)) for subject in subjects}))
         return
     measure = partial(measure_compare, concurrencies=parse_concurrencies(concurrency), num_rounds=rounds)
-    finish(common, "compare", measured(common, subjects, common.settings(LENGTHS), measure))
+    finish(common, measured(common, Experiment.COMPARE, subjects, common.settings(LENGTHS), measure))
 
 
 @app.command()
@@ -178,8 +185,10 @@ def replay(
     settings = common.settings(LENGTHS)
     about = {"trace": str(trace), "speed": f"{speed:g}", "shrink": f"{shrink:g}"}
     settings = replace(settings, about=about)
-    result = measured(common, [url], settings, lambda callers, s: measure_replay(callers[0], s, trace.name, items))
-    finish(common, "replay", result)
+    result = measured(
+        common, Experiment.REPLAY, [url], settings, lambda callers, s: measure_replay(callers[0], s, trace.name, items)
+    )
+    finish(common, result)
 
 
 def told(stall: Stall) -> str:
@@ -191,24 +200,36 @@ def told(stall: Stall) -> str:
     )
 
 
-def measured(common: Common, urls: Sequence[str], settings: Settings, measure: Measure) -> Result:
-    """Connect to all servers and measure."""
+def measured(
+    common: Common, experiment: Experiment, urls: Sequence[str], settings: Settings, measure: Measure
+) -> Result:
+    """Connect to all servers and measure. Ctrl-C ends with what was held to its end, in the file as ever."""
     console = Console(stderr=True)
-    settings = replace(settings, watch=partial(Progress, console))
+    kept: list[Held] = []
+    callers: list[Caller] = []
+    settings = replace(settings, watch=partial(Progress, console), keep=kept.append)
 
     async def everything() -> Result:
         async with AsyncExitStack() as stack:
-            callers = [await stack.enter_async_context(open_caller(common.endpoint(url))) for url in urls]
+            for url in urls:
+                callers.append(await stack.enter_async_context(open_caller(common.endpoint(url))))
             return await measure(callers, settings)
 
     for number, url in enumerate(urls if len(urls) > 1 else ()):
         console.print(f"{letter(number)}: {url}")
-    return asyncio.run(everything())
+    try:
+        return asyncio.run(everything())
+    except KeyboardInterrupt:
+        if not kept:
+            raise
+        console.print(f"interrupted: the {len(kept)} loads that were held to their end are kept, without ratios")
+        finish(common, result_of(experiment, settings, callers, kept))
+        raise typer.Exit(INTERRUPTED_EXIT_CODE) from None
 
 
-def finish(common: Common, name: str, result: Result) -> None:
+def finish(common: Common, result: Result) -> None:
     """File, report, table."""
-    path = common.out or Path(f"bench-{name}.jsonl")
+    path = common.out or Path(f"bench-{result.header.experiment}.jsonl")
     report = path.with_suffix(".html")
     write_result(path, result)
     write_report(report, result)

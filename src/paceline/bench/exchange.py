@@ -1,4 +1,5 @@
-"""One request and its answer over HTTP, with the time of every read. Nothing is retried, nothing parsed on the way.
+"""One request and its answer over HTTP, with the time of every read. Nothing is parsed on the way, and nothing is sent
+twice that a server may have seen.
 
 The reads come from the connection's own buffer, one timestamp each; the stream is decoded after it ended.
 """
@@ -25,9 +26,12 @@ READ_BUFFER_BYTES = 2**20
 
 @dataclass(slots=True)
 class Exchange:
-    """What happened, by time.monotonic(). `sent_s`: the headers were written (or, failing that, the attempt began)."""
+    """What happened, by time.monotonic(). `sent_s`: the headers were written (or, failing that, the attempt began).
+    `is_on_kept`: over a connection that had been used before.
+    """
 
     sent_s: float
+    is_on_kept: bool = False
     ended_s: float = 0.0
     outcome: Outcome = Outcome.COMPLETED
     status: int | None = None
@@ -46,11 +50,18 @@ async def note_sent(session: aiohttp.ClientSession, context: SimpleNamespace, _:
         context.trace_request_ctx.sent_s = time.monotonic()
 
 
+async def note_kept(session: aiohttp.ClientSession, context: SimpleNamespace, _: object) -> None:
+    """Likewise: the request goes over a kept connection."""
+    if context.trace_request_ctx is not None:
+        context.trace_request_ctx.is_on_kept = True
+
+
 @asynccontextmanager
 async def open_session(endpoint: Endpoint) -> AsyncIterator[aiohttp.ClientSession]:
     """Connections to one server. Their number is bounded by whoever sends, so that the wait is seen and counted."""
     trace = aiohttp.TraceConfig()
     trace.on_request_headers_sent.append(note_sent)
+    trace.on_connection_reuseconn.append(note_kept)
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_S),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=30.0),
@@ -66,7 +77,8 @@ async def exchange(session: aiohttp.ClientSession, endpoint: Endpoint, body: byt
     result = Exchange(sent_s=time.monotonic())
     try:
         async with asyncio.timeout(timeout_s):
-            await read_answer(session, endpoint, body, result)
+            while not await is_answered(session, endpoint, body, result):
+                pass
     except aiohttp.ClientError as error:  # first: a connection that takes too long to open is a TimeoutError as well
         result.fail(Outcome.FAILED, f"{type(error).__name__}: {error}")
     except TimeoutError:
@@ -75,6 +87,20 @@ async def exchange(session: aiohttp.ClientSession, endpoint: Endpoint, body: byt
         result.fail(Outcome.FAILED, f"{type(error).__name__}: {error}")
     result.ended_s = time.monotonic()
     return result
+
+
+async def is_answered(session: aiohttp.ClientSession, endpoint: Endpoint, body: bytes, result: Exchange) -> bool:
+    """Fill in `result`; False when a kept connection turned out to be closed. Some servers (llama.cpp's) promise to
+    keep a connection and close it after a stream: what is sent then is seen by nobody, and every client asks again.
+    """
+    result.is_on_kept = False
+    try:
+        await read_answer(session, endpoint, body, result)
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
+        if result.is_on_kept and result.status is None:
+            return False
+        raise
+    return True
 
 
 async def read_answer(session: aiohttp.ClientSession, endpoint: Endpoint, body: bytes, result: Exchange) -> None:

@@ -27,7 +27,7 @@ NO_END = 10**9
 class Settings:
     """What every point of an experiment has in common. A point ends after `num_requests`, or else `duration_s`; its
     warm-up and cool-down are not counted. `about` describes the workload for the reader; `watch` gives a follower for
-    a load of this label and number of requests.
+    a load of this label and number of requests; `keep` is given every point that was held to its end.
     """
 
     workload: Workload
@@ -41,6 +41,7 @@ class Settings:
     command: str = ""
     about: dict[str, str] = field(default_factory=dict)
     watch: Callable[[str, int | None], Watcher] = unwatched
+    keep: Callable[["Held"], None] = lambda held: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,9 @@ async def hold(caller: Caller, settings: Settings, spot: Spot, items: Iterable[W
     )
     with settings.watch(spot.label, settings.num_requests) as watcher:
         run = await run_load(caller, load, watcher.on_record)
-    return held(caller, settings, spot, run)
+    found = held(caller, settings, spot, run)
+    settings.keep(found)
+    return found
 
 
 def items_of(settings: Settings, spot: Spot) -> Iterable[WorkItem]:

@@ -6,29 +6,10 @@ from statistics import median
 from paceline.bench.report_figure import MS, Figure, Json, View, axis, layout, log_axis, safe, style
 from paceline.bench.result import PairedRatio
 
-RATIO_TICKS = (
-    0.01,
-    0.02,
-    0.05,
-    0.1,
-    0.2,
-    0.5,
-    0.7,
-    0.8,
-    0.9,
-    0.95,
-    1.0,
-    1.05,
-    1.1,
-    1.2,
-    1.4,
-    2.0,
-    5.0,
-    10.0,
-    20.0,
-    50.0,
-    100.0,
-)
+# A log axis names these; the finer ones only where no ratio is far from 1, as their names would overlap.
+COARSE_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+FINE_TICKS = (0.7, 0.8, 0.9, 0.95, 1.05, 1.1, 1.2, 1.4)
+FINE_RANGE = (0.6, 1.7)
 
 
 def prefix_figures(views: Sequence[View]) -> tuple[Figure, ...]:
@@ -108,7 +89,9 @@ def ratio_figure(ratios: Sequence[PairedRatio]) -> Figure | None:
     pairs = {(ratio.label, ratio.baseline) for ratio in ratios}
     names = [_name(ratio, is_long=len(pairs) > 1) for ratio in ratios]
     title = "Paired ratios" if len(pairs) > 1 else f"Paired ratios: {ratios[0].label} / {ratios[0].baseline}"
-    ticks: Json = {"tickvals": RATIO_TICKS, "ticktext": [f"{tick:g}×" for tick in RATIO_TICKS]}
+    is_close = all(FINE_RANGE[0] < value < FINE_RANGE[1] for ratio in ratios for value in ratio.pairs)
+    tick_values = sorted(COARSE_TICKS + (FINE_TICKS if is_close else ()))
+    ticks: Json = {"tickvals": tick_values, "ticktext": [f"{tick:g}×" for tick in tick_values]}
     one: Json = {
         "type": "line",
         "x0": 1,

@@ -12,9 +12,9 @@ class StepLoop:
         self.scheduler = scheduler
         self._executor = executor
 
-    def step(self) -> list[SequenceOutput]:
-        """One step: schedule, execute, update. Nothing to do gives no outputs."""
-        plan = self.scheduler.schedule()
+    def step(self, now_s: float = 0.0) -> list[SequenceOutput]:
+        """One step: schedule, execute, update. Nothing to do gives no outputs. `now_s`: this loop's clock."""
+        plan = self.scheduler.schedule(now_s)
         if plan is None:
             return []
         return self.scheduler.update(plan, self._executor.execute(plan))

@@ -11,8 +11,8 @@ class SequenceOutput:
     """News of choice `choice_index` of a request. Tokens come in order, each exactly once, preempted or not.
 
     `prompt_scores` continues the list of scored prompt positions (1, 2, ...). `finish_reason` comes once, last;
-    a stop token is the last of `tokens`. `num_cached_tokens`: prompt tokens taken from the prefix cache at first
-    admission.
+    whatever token stopped it is the last of `tokens`. `num_cached_tokens`: prompt tokens taken from the prefix cache at
+    first admission, which was at `admitted_s` on the loop's clock; a cancelled sequence's ending has None.
     """
 
     request_id: RequestId
@@ -21,3 +21,4 @@ class SequenceOutput:
     prompt_scores: tuple[TokenLogprobs, ...]
     finish_reason: FinishReason | None
     num_cached_tokens: int
+    admitted_s: float | None = None

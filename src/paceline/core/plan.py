@@ -13,7 +13,7 @@ from array import array
 from dataclasses import dataclass
 from typing import Protocol
 
-from paceline.core.request import BlockId, SamplingParams, SequenceId
+from paceline.core.request import BlockId, FinishReason, SamplingParams, SequenceId
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class BlockCopy:
 
 @dataclass(frozen=True, slots=True)
 class RowStep:
-    """Compute positions [start, start + num_tokens) of slot `row`; sample one token after the last iff `samples`.
+    """Compute positions [start, start + num_tokens) of slot `row`; sample after the last iff `samples`.
 
     `new_blocks` extend the row's block table first. `score_start`: None, or the first position p whose token's
     logprob given tokens < p is wanted; every prompt position in [score_start, start + num_tokens] is scored.
@@ -77,22 +77,29 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprobs:
-    """Natural log probabilities at one position: the chosen token's, and the best alternatives, best first."""
+    """Natural log probabilities at one position: the chosen token's, and the best alternatives, best first.
+
+    `logprob` is None for a token that a grammar forced in a request without `num_logprobs`: it was never computed.
+    """
 
     token_id: int
-    logprob: float
+    logprob: float | None
     top: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RowResult:
-    """What one RowStep brought back: its sampled token (None unless `samples`) and the scores of prompt positions
-    asked for.
+    """What one RowStep brought back: its new tokens (none unless `samples`) and the prompt scores asked for.
+
+    One step may bring several tokens: those after the first are known to follow (a grammar forces them), and their KV
+    is the row's debt. `end`: the row can't go on after these tokens (STOP: its grammar is complete; ERROR: its grammar
+    gave out), whatever the stop rule says; only an ended row may sample and bring none.
     """
 
     row: int
-    sampled: TokenLogprobs | None
+    sampled: tuple[TokenLogprobs, ...] = ()
     prompt_scores: tuple[TokenLogprobs, ...] = ()
+    end: FinishReason | None = None
 
 
 @dataclass(frozen=True, slots=True)

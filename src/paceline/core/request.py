@@ -34,10 +34,14 @@ class GrammarKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """What the whole output must match. Equal grammars are compiled once."""
+    """What the whole output must match. Equal grammars are compiled once.
+
+    `param`: the request's field that asked for it, which errors name; grammars that differ in it alone are equal.
+    """
 
     kind: GrammarKind
     text: str
+    param: str = field(default="grammar", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The scheduler: decides what each step computes, and records what came of it. Only writer of queues and sequences.
 
-It never looks at a clock, a tensor or a text. `schedule` decides, `update` records; between them an executor runs the
-plan. One step, in this order:
+It never looks at a clock, a tensor or a text, and decides nothing by the time it is told. `schedule` decides, `update`
+records; between them an executor runs the plan. One step, in this order:
 
   1. rows whose debt is one token (decodes) are paid, the longest unserved first if the budget can't hold all;
   2. unless that preempted somebody, waiting sequences are admitted while their blocks and the growth reserve fit;
@@ -25,6 +25,7 @@ from paceline.core.prefixes import PendingPrefixes
 from paceline.core.queue import WaitingQueue
 from paceline.core.request import FinishReason, Request, RequestId, SequenceId, token_array
 from paceline.core.sequence import Sequence, State
+from paceline.core.tally import Tally
 from paceline.errors import ContextLengthError
 
 
@@ -42,6 +43,7 @@ class Draft:
     """A plan being written: what the step may still compute, and what is decided."""
 
     budget: int
+    now_s: float
     rows: dict[SequenceId, RowStep] = field(default_factory=dict)
     new_rows: dict[SequenceId, NewRow] = field(default_factory=dict)
     copies: list[BlockCopy] = field(default_factory=list)
@@ -55,7 +57,7 @@ class Scheduler:
         self.limits = limits
         self.kv = kv
         self.num_preemptions = 0
-        self.num_recomputed_tokens = 0
+        self.tally = Tally()
         self.step_index = 0
         self._reserve = reserve
         self._waiting = WaitingQueue()
@@ -80,6 +82,11 @@ class Scheduler:
         return len(self._waiting) + len(self._following)
 
     @property
+    def num_following(self) -> int:
+        """Waiting sequences that follow a leader."""
+        return len(self._following)
+
+    @property
     def num_running(self) -> int:
         """Sequences with a row."""
         return len(self._running)
@@ -100,7 +107,7 @@ class Scheduler:
 
     def submit(self, request: Request) -> None:
         """Queue a request's sequences. Raises ContextLengthError if even the empty pool could not hold one."""
-        self._check_feasible(request)
+        self.check_feasible(request)
         assert request.request_id not in self._requests, "a request id is used twice"
         sequences = self._requests[request.request_id] = []
         for choice_index in range(request.num_sequences):
@@ -114,6 +121,18 @@ class Scheduler:
             )
             sequences.append(sequence)
             self._waiting.push(sequence)
+
+    def check_feasible(self, request: Request) -> None:
+        """Raises ContextLengthError if even the empty pool could not hold one of the request's sequences."""
+        num_prompt, max_tokens = len(request.prompt), request.stop.max_tokens
+        if num_prompt + max_tokens > self.effective_context:
+            raise ContextLengthError(
+                f"the prompt has {num_prompt} tokens and max_tokens is {max_tokens}, "
+                f"{num_prompt + max_tokens} together; the effective context is {self.effective_context} tokens "
+                f"(model {self.limits.max_context}, KV pool {self.kv.pool_tokens}): "
+                "shorten the prompt or lower max_tokens",
+                "max_tokens" if num_prompt < self.effective_context else "prompt",
+            )
 
     def cancel(self, request_id: RequestId) -> list[SequenceOutput]:
         """End what is left of a request, wherever it is; unknown or finished ones are no error. Returns the endings."""
@@ -132,12 +151,12 @@ class Scheduler:
                 self._reserve.observe(sequence.num_output)
                 self._retire(sequence, FinishReason.STOP)
 
-    def schedule(self) -> StepPlan | None:
-        """Decide the next step; None when there is nothing to do."""
+    def schedule(self, now_s: float = 0.0) -> StepPlan | None:
+        """Decide the next step; None when there is nothing to do. `now_s` is when those it admits were admitted."""
         if not self.has_work():
             return None
         self.step_index += 1
-        draft = Draft(self.limits.max_step_tokens)
+        draft = Draft(self.limits.max_step_tokens, now_s)
         decodes = [sequence for sequence in self._running.values() if sequence.debt == 1]
         if len(decodes) > draft.budget:
             decodes.sort(key=lambda sequence: sequence.last_served_step)
@@ -161,17 +180,6 @@ class Scheduler:
                 if output is not None:
                     outputs.append(output)
         return outputs
-
-    def _check_feasible(self, request: Request) -> None:
-        num_prompt, max_tokens = len(request.prompt), request.stop.max_tokens
-        if num_prompt + max_tokens > self.effective_context:
-            raise ContextLengthError(
-                f"the prompt has {num_prompt} tokens and max_tokens is {max_tokens}, "
-                f"{num_prompt + max_tokens} together; the effective context is {self.effective_context} tokens "
-                f"(model {self.limits.max_context}, KV pool {self.kv.pool_tokens}): "
-                "shorten the prompt or lower max_tokens",
-                "max_tokens" if num_prompt < self.effective_context else "prompt",
-            )
 
     def _pay(self, sequences: list[Sequence], draft: Draft) -> None:
         """Give each sequence in turn as much of its debt as the budget holds, preempting when blocks run out."""
@@ -256,10 +264,9 @@ class Scheduler:
         self._waiting.remove(sequence)
         opening = self.kv.open(match)
         sequence.lease, sequence.num_computed = opening.lease, opening.num_cached_tokens
+        self.tally.admit(sequence, opening.num_cached_tokens)
         if sequence.num_cached is None:
-            sequence.num_cached = opening.num_cached_tokens
-        else:
-            self.num_recomputed_tokens += sequence.num_lost - opening.num_cached_tokens
+            sequence.num_cached, sequence.admitted_s = opening.num_cached_tokens, draft.now_s
         row = heappop(self._free_rows)
         sequence.row, sequence.state = row, State.RUNNING
         sequence.last_served_step = self.step_index
@@ -278,6 +285,7 @@ class Scheduler:
 
     def _seal(self, draft: Draft) -> StepPlan:
         freed, self._freed_rows = tuple(self._freed_rows), []
+        self.tally.step_tokens.observe(self.limits.max_step_tokens - draft.budget)
         return StepPlan(
             self.step_index,
             freed,
@@ -294,11 +302,8 @@ class Scheduler:
             still_leads = sequence.debt > 0 and sequence.lease.is_attached
             self._wake(self._pending.release(sequence, sequence.num_computed if still_leads else None))
         sequence.num_scored += len(result.prompt_scores)
-        tokens: tuple[TokenLogprobs, ...] = ()
-        if result.sampled is not None:
-            tokens = (result.sampled,)
-            sequence.tokens.append(result.sampled.token_id)
-        reason = sequence.stop_reason() if sequence.debt == len(tokens) else None
+        tokens, reason = _take_tokens(sequence, result)
+        self.tally.num_generated_tokens += len(tokens)
         if reason is not None:
             self._reserve.observe(sequence.num_output)
             self._retire(sequence, reason)
@@ -311,6 +316,7 @@ class Scheduler:
             result.prompt_scores,
             reason,
             sequence.num_cached or 0,
+            sequence.admitted_s,
         )
 
     def _retire(self, sequence: Sequence, reason: FinishReason) -> None:
@@ -346,6 +352,17 @@ class Scheduler:
                 del self._following[follower.sequence_id]
                 follower.state = State.WAITING
                 self._waiting.push(follower)
+
+
+def _take_tokens(sequence: Sequence, result: RowResult) -> tuple[tuple[TokenLogprobs, ...], FinishReason | None]:
+    """Append the step's new tokens up to the one that ends the sequence; those kept, and how it ended if it did."""
+    reason = sequence.stop_reason() if sequence.debt == 0 else None  # without output only when none is allowed
+    for count, token in enumerate(result.sampled, 1):
+        sequence.tokens.append(token.token_id)
+        reason = sequence.stop_reason()
+        if reason is not None and count < len(result.sampled):
+            return result.sampled[:count], reason
+    return result.sampled, result.end or reason
 
 
 def _ending(sequence: Sequence) -> SequenceOutput:

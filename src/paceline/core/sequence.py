@@ -1,7 +1,8 @@
 """The running state of one sequence. Only the scheduler writes it.
 
 Token debt, not phases: a sequence knows `tokens` (prompt, then outputs) and has computed the KV of the first
-`num_computed`. A step pays part of the debt; the step that pays the last of it samples one more token.
+`num_computed`. A step pays part of the debt; the step that pays the last of it samples one more token, or several
+where the next ones are certain.
 
     WAITING ──admit──▶ RUNNING ──retire──▶ FINISHED
        ▲ ▲               │
@@ -28,9 +29,10 @@ class State(Enum):
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """One of a request's continuations. `num_cached` is what its first admission found in the prefix cache, `num_lost`
-    what it had computed when it was last preempted; `num_scored` counts prompt positions whose scores were handed up
-    (position 0 has none and counts as done); `num_prompt` is the prompt's length, kept since every step asks."""
+    """One of a request's continuations. `num_cached` is what its first admission, at `admitted_s`, found in the prefix
+    cache, `num_lost` what it had computed when it was last preempted; `num_scored` counts prompt positions whose scores
+    were handed up (position 0 has none and counts as done); `num_prompt` is the prompt's length, kept since every step
+    asks."""
 
     sequence_id: SequenceId
     request: Request
@@ -40,6 +42,7 @@ class Sequence:
     state: State = State.WAITING
     num_computed: int = 0
     num_cached: int | None = None
+    admitted_s: float | None = None
     num_scored: int = 1
     num_preemptions: int = 0
     num_lost: int = 0
@@ -84,7 +87,7 @@ class Sequence:
         return (self.request.priority, self.request.arrival_s, self.sequence_id)
 
     def stop_reason(self) -> FinishReason | None:
-        """Why it ends after the token it just sampled, if it does."""
+        """Why it ends after its last token, if it does."""
         rule, num_output = self.request.stop, self.num_output
         if num_output > 0 and num_output >= rule.min_tokens and self.tokens[-1] in rule.stop_token_ids:
             return FinishReason.STOP

@@ -62,7 +62,8 @@ def start_engine(command: EngineCommand) -> EngineChild:
         [sys.executable, "-m", "paceline.engine.process", address, command.factory],
         stdin=subprocess.PIPE,
         start_new_session=True,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        # The BLAS that comes with NumPy would start threads that spin beside ours; we use none of it.
+        env=os.environ | {"PYTHONUNBUFFERED": "1", "OPENBLAS_NUM_THREADS": "1"},
     )
     assert process.stdin is not None, "the child is started with a pipe"
     process.stdin.write(json.dumps(command.config).encode() + b"\n")

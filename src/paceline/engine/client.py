@@ -21,6 +21,7 @@ import zmq
 
 from paceline.core.output import SequenceOutput
 from paceline.core.request import Request, RequestId
+from paceline.core.spellings import Spellings
 from paceline.engine.child import EngineChild, EngineCommand, start_engine
 from paceline.engine.contract import EngineGauges, EngineLimits
 from paceline.engine.messages import (
@@ -29,6 +30,7 @@ from paceline.engine.messages import (
     Command,
     Finish,
     Gauges,
+    LearnSpellings,
     LoadFailed,
     Outputs,
     Ready,
@@ -66,6 +68,7 @@ class EngineClient:
         self._command = command
         self._child = child
         self._limits: EngineLimits | None = None
+        self._spellings: Spellings | None = None
         self._streams: dict[RequestId, OutputStream] = {}
         self._gauge_waiters: deque[asyncio.Future[EngineGauges]] = deque()
         self._next_request_id = 0
@@ -106,6 +109,18 @@ class EngineClient:
         """A request id never used before by this client."""
         self._next_request_id += 1
         return RequestId(self._next_request_id)
+
+    @property
+    def knows_spellings(self) -> bool:
+        """Whether `provide_spellings` was called."""
+        return self._spellings is not None
+
+    def provide_spellings(self, spellings: Spellings) -> None:
+        """Tell the engine, and every one started after it, how tokens are spelled. A second call does nothing."""
+        if self._spellings is None:
+            self._spellings = spellings
+            if self.state is EngineState.READY:
+                self._send(LearnSpellings(spellings))
 
     def submit(self, request: Request, stream: OutputStream) -> None:
         """Queue a request whose news go to `stream`. Raises UnavailableError when the engine is not ready."""
@@ -202,6 +217,8 @@ class EngineClient:
         self._limits = limits
         self._ready_since_s = time.monotonic()
         self.state = EngineState.READY
+        if self._spellings is not None:
+            self._send(LearnSpellings(self._spellings))
         self._settled.set()
 
     def _give_up(self, message: str) -> None:

@@ -5,11 +5,14 @@ server tests. Token ids only; no text, no HTTP. Its facts travel to the API
 process too, so nothing heavy is imported.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from paceline.core.histogram import STEP_TOKENS_BOUNDS, Histogram, HistogramState
 from paceline.core.output import SequenceOutput
 from paceline.core.request import Request, RequestId
+from paceline.core.spellings import Spellings
+from paceline.errors import PacelineError
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +33,65 @@ class EngineLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineCounters:
+    """What an engine has counted since it loaded; nothing here ever falls. A prompt of n choices counts n times.
+
+    Prompt, queried and cached tokens are counted once, when a sequence is first admitted: `num_queried_tokens` were
+    looked up in the prefix cache and `num_cached_tokens` found there. `num_recomputed_tokens` were computed before a
+    preemption and again after it; they are in none of the others. `num_generated_tokens` were sampled, whoever still
+    wanted them.
+    """
+
+    num_steps: int = 0
+    num_preemptions: int = 0
+    num_prompt_tokens: int = 0
+    num_queried_tokens: int = 0
+    num_cached_tokens: int = 0
+    num_recomputed_tokens: int = 0
+    num_generated_tokens: int = 0
+    num_evicted_blocks: int = 0
+    step_tokens: HistogramState = field(default_factory=lambda: Histogram(STEP_TOKENS_BOUNDS).state())
+
+    def plus(self, other: "EngineCounters") -> "EngineCounters":
+        """Both together: what an engine and the one before it have counted."""
+        return EngineCounters(
+            num_steps=self.num_steps + other.num_steps,
+            num_preemptions=self.num_preemptions + other.num_preemptions,
+            num_prompt_tokens=self.num_prompt_tokens + other.num_prompt_tokens,
+            num_queried_tokens=self.num_queried_tokens + other.num_queried_tokens,
+            num_cached_tokens=self.num_cached_tokens + other.num_cached_tokens,
+            num_recomputed_tokens=self.num_recomputed_tokens + other.num_recomputed_tokens,
+            num_generated_tokens=self.num_generated_tokens + other.num_generated_tokens,
+            num_evicted_blocks=self.num_evicted_blocks + other.num_evicted_blocks,
+            step_tokens=self.step_tokens.plus(other.step_tokens),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class EngineGauges:
-    """The engine's state between two steps. Cached blocks are those no running sequence holds; they can be evicted."""
+    """The engine's state between two steps, counted in sequences (choices) and blocks.
+
+    `num_following` of the waiting ones wait for a prefix that another sequence is computing. Cached blocks are those no
+    running sequence holds; they can be evicted.
+    """
 
     num_waiting: int
+    num_following: int
     num_running: int
     num_blocks_in_use: int
     num_blocks_cached: int
     num_blocks_total: int
-    num_preemptions: int
-    step_index: int
+    counters: EngineCounters
+
+    @property
+    def num_preemptions(self) -> int:
+        """Preemptions so far."""
+        return self.counters.num_preemptions
+
+    @property
+    def step_index(self) -> int:
+        """Steps so far."""
+        return self.counters.num_steps
 
 
 class SteppedEngine(Protocol):
@@ -50,8 +102,16 @@ class SteppedEngine(Protocol):
         """The facts of this engine; they never change."""
         ...
 
+    def learn_spellings(self, spellings: Spellings) -> None:
+        """How the model's tokens are spelled, which grammars need to know."""
+        ...
+
     def submit(self, request: Request) -> None:
         """Queue a request. Raises RequestError when it can never be served, OverloadedError when the queue is full."""
+        ...
+
+    def take_refusals(self) -> list[tuple[RequestId, PacelineError]]:
+        """Requests found impossible to serve after they were queued, each once; they give no outputs."""
         ...
 
     def cancel(self, request_id: RequestId) -> None:
@@ -64,6 +124,10 @@ class SteppedEngine(Protocol):
 
     def has_work(self) -> bool:
         """Whether `step` would compute or report something."""
+        ...
+
+    def idle_timeout_ms(self) -> int | None:
+        """How long there may be no work without a new command, at most; None for ever."""
         ...
 
     def step(self) -> list[SequenceOutput]:

@@ -15,8 +15,10 @@ from paceline.core.policy import LearnedReserve, Reserve
 from paceline.core.scheduler import Scheduler, SchedulerLimits
 from paceline.engine.contract import EngineLimits
 from paceline.engine.engine import Engine
+from paceline.engine.grammars import GrammarQueue
 from paceline.engine.machine import usable_cores, usable_memory_bytes
 from paceline.errors import ConfigError
+from paceline.exec.grammar import GrammarCompiler
 from paceline.exec.model import ModelExecutor
 from paceline.exec.rows import RowTable
 from paceline.models.resolve import open_checkpoint, resolve
@@ -41,7 +43,7 @@ def load_engine(config: EngineConfig, reserve: Reserve | None = None) -> Engine:
     for note in checkpoint.notes:
         log.warning("%s", note)
     max_context = _context(config, spec)
-    backend = make_backend(config.num_threads or usable_cores(), config.isa)
+    backend = make_backend(config.num_threads or usable_cores(), config.isa, config.quantization)
     layout = kv_layout(config, spec, max_context)
     model = load_model(checkpoint, backend, max_context)
     session = backend.session(model, SessionShape(config.max_num_batched_tokens, config.max_num_seqs, layout))
@@ -62,16 +64,19 @@ def load_engine(config: EngineConfig, reserve: Reserve | None = None) -> Engine:
         num_threads=config.num_threads or usable_cores(),
         expected_tokens_per_s=warm_up(session, table),
     )
-    return Engine(scheduler, ModelExecutor(session, table), limits, config)
+    compiler = GrammarCompiler(spec.vocab_size)
+    executor = ModelExecutor(session, table, compiler)
+    return Engine(scheduler, executor, GrammarQueue(compiler), limits, config)
 
 
-def make_backend(num_threads: int, isa: str | None) -> Backend:
+def make_backend(num_threads: int, isa: str | None, quantization: str | None = None) -> Backend:
     """Native kernels when they were built, else the NumPy reference, said loudly."""
     try:
         from paceline.ops.cpu import CpuBackend
     except ImportError as error:
-        if isa is not None:
-            raise ConfigError(f"--isa {isa} needs the native kernels, which are not installed ({error})") from None
+        for flag, value in (("--isa", isa), ("--quantization", quantization)):
+            if value is not None:
+                raise ConfigError(f"{flag} {value} needs the native kernels, not installed here ({error})") from None
         from paceline.ops.reference import ReferenceBackend
 
         log.warning(
@@ -80,7 +85,7 @@ def make_backend(num_threads: int, isa: str | None) -> Backend:
             error,
         )
         return ReferenceBackend()
-    return CpuBackend(num_threads, isa)
+    return CpuBackend(num_threads, isa, per_channel=quantization == "int8")
 
 
 def kv_layout(config: EngineConfig, spec: ModelSpec, max_context: int) -> KvLayout:

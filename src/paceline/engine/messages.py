@@ -12,6 +12,7 @@ import msgspec
 
 from paceline.core.output import SequenceOutput
 from paceline.core.request import Request, RequestId, SamplingParams, StopRule
+from paceline.core.spellings import Spellings
 from paceline.engine.contract import EngineGauges, EngineLimits
 from paceline.errors import ContextLengthError, OverloadedError, PacelineError, RequestError, UnsupportedFieldError
 
@@ -70,6 +71,12 @@ class Finish(msgspec.Struct, frozen=True, tag=True):
     request_id: RequestId
     choice_index: int
     num_tokens: int
+
+
+class LearnSpellings(msgspec.Struct, frozen=True, tag=True):
+    """How the model's tokens are spelled: once for each engine process, before or after the first grammar."""
+
+    spellings: Spellings
 
 
 class AskGauges(msgspec.Struct, frozen=True, tag=True):
@@ -131,5 +138,5 @@ REFUSALS: dict[str, type[PacelineError]] = {
     for kind in (ContextLengthError, UnsupportedFieldError, RequestError, OverloadedError, PacelineError)
 }
 
-Command = Submit | Cancel | Finish | AskGauges
+Command = Submit | Cancel | Finish | LearnSpellings | AskGauges
 Reply = Ready | LoadFailed | Outputs | Refused | Gauges

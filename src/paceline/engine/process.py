@@ -26,6 +26,7 @@ from paceline.engine.messages import (
     Command,
     Finish,
     Gauges,
+    LearnSpellings,
     LoadFailed,
     Outputs,
     Ready,
@@ -55,9 +56,11 @@ class CommandLoop:
         """Serve until the process ends. Commands that arrived during a step take effect before the next."""
         while True:
             if not self._engine.has_work():
-                self._socket.poll()
+                self._socket.poll(self._engine.idle_timeout_ms())
             self._drain()
             outputs = self._engine.step() if self._engine.has_work() else []
+            for request_id, error in self._engine.take_refusals():
+                self._send(Refused.of(request_id, error))
             if outputs:
                 self._send(Outputs(outputs))
 
@@ -77,6 +80,8 @@ class CommandLoop:
                 self._engine.cancel(request_id)
             case Finish(request_id, choice_index, num_tokens):
                 self._engine.finish(request_id, choice_index, num_tokens)
+            case LearnSpellings(spellings):
+                self._engine.learn_spellings(spellings)
             case AskGauges():
                 self._send(Gauges(self._engine.gauges()))
 

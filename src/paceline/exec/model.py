@@ -1,9 +1,13 @@
-"""The model executor: runs plans on a session of a backend. Only writer of rows, block tables and KV."""
+"""The model executor: runs plans on a session of a backend. Only writer of rows, grammars, block tables and KV."""
+
+from dataclasses import replace
 
 import numpy as np
 
-from paceline.core.plan import RowResult, StepPlan, StepResult
-from paceline.exec.batch import build_batch, build_sample_batch, find_draws, row_results
+from paceline.core.plan import RowResult, RowStep, StepPlan, StepResult, TokenLogprobs
+from paceline.exec.batch import Draws, build_batch, build_sample_batch, find_draws, row_results
+from paceline.exec.constraint import Constraint, Constraints
+from paceline.exec.grammar import GrammarCompiler
 from paceline.exec.rows import RowTable
 from paceline.ops.protocol import Session
 
@@ -11,15 +15,19 @@ from paceline.ops.protocol import Session
 class ModelExecutor:
     """One plan at a time: enter rows, copy blocks, one forward pass, draw tokens."""
 
-    def __init__(self, session: Session, table: RowTable) -> None:
+    def __init__(self, session: Session, table: RowTable, compiler: GrammarCompiler) -> None:
         self._session = session
         self._table = table
+        self._constraints = Constraints(compiler, len(table.histories))
 
     def execute(self, plan: StepPlan) -> StepResult:
         """Run the plan to its end."""
         table = self._table
+        for row in plan.freed_rows:
+            self._constraints.leave(row)
         for new in plan.new_rows:
             table.enter(new)
+            self._constraints.enter(new)
         if plan.copies:
             copies = [(copy.source, copy.target, copy.num_tokens) for copy in plan.copies]
             self._session.copy_blocks(np.array(copies, np.int32))
@@ -30,11 +38,36 @@ class ModelExecutor:
             return StepResult(())
         batch = build_batch(plan.rows, table)
         self._session.forward(batch)
-        draws = find_draws(plan.rows, batch, table)
+        draws = find_draws(plan.rows, batch, table, self._constraints)
+        results = self._draw(plan.rows, draws)
+        if self._constraints:
+            results = tuple(map(self._follow_grammar, plan.rows, results))
+        return StepResult(results)
+
+    def _draw(self, steps: tuple[RowStep, ...], draws: Draws) -> tuple[RowResult, ...]:
+        """Draw and score; new tokens enter the row table."""
         if not draws.plan_rows:
-            return StepResult(tuple(RowResult(step.row, None) for step in plan.rows))
-        samples = build_sample_batch(draws, table)
+            return tuple(RowResult(step.row) for step in steps)
+        samples = build_sample_batch(draws, self._table, self._constraints.masks)
         result = self._session.sample(samples)
-        is_draw = samples.targets < 0
-        table.append(samples.slots[is_draw], result.tokens[is_draw])
-        return StepResult(row_results(plan.rows, draws, result))
+        is_output = samples.num_known >= samples.num_prompt
+        self._table.append(samples.slots[is_output], result.tokens[is_output])
+        return row_results(steps, draws, result, is_output)
+
+    def _follow_grammar(self, step: RowStep, result: RowResult) -> RowResult:
+        """The result with the tokens its grammar forces after it, and with its end if that is reached."""
+        constraint = self._constraints.get(step.row)
+        if constraint is None or not step.samples:
+            return result
+        for token in result.sampled:
+            constraint.take(token.token_id)
+        sampled = result.sampled + self._forced(step.row, constraint)
+        return replace(result, sampled=sampled, end=constraint.end if constraint.next_forced is None else None)
+
+    def _forced(self, row: int, constraint: Constraint) -> tuple[TokenLogprobs, ...]:
+        """All forced tokens at once, unless their logprobs are wanted: those are scored one a step."""
+        if self._table.sampling(row).num_logprobs is not None:
+            return ()
+        tokens = constraint.take_forced(self._table.room(row))
+        self._table.append_known(row, tokens)
+        return tuple(TokenLogprobs(token, None) for token in tokens)

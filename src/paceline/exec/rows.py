@@ -60,6 +60,16 @@ class RowTable:
         self.histories[rows, self.num_known[rows]] = tokens
         self.num_known[rows] += 1
 
+    def append_known(self, row: int, tokens: tuple[int, ...]) -> None:
+        """Tokens that are known to follow in `row`, at most `room(row)`."""
+        start = int(self.num_known[row])
+        self.histories[row, start : start + len(tokens)] = tokens
+        self.num_known[row] += len(tokens)
+
+    def room(self, row: int) -> int:
+        """How many more tokens `row` can hold."""
+        return self.histories.shape[1] - int(self.num_known[row])
+
     def sampling(self, row: int) -> SamplingParams:
         """The parameters of the sequence in slot `row`."""
         return self._sampling[row]

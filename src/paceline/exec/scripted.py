@@ -2,17 +2,20 @@
 keeps, per KV slot, which context the slot's KV would have been computed from, and refuses to read anything else: block
 tables, copies, sharing, eviction and recompute are checked by every step.
 
+It can be told to bring several tokens a step, as a grammar or a draft does: the same ones it would bring one by one.
+
 Used where the real model adds nothing: tests of the scheduler, of the engine's process and of the server.
 """
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from paceline.core.plan import NewRow, RowResult, RowStep, StepPlan, StepResult, TokenLogprobs
 from paceline.core.request import BlockId, SamplingParams
 
 NextToken = Callable[["array[int]", SamplingParams], int]
+NumForced = Callable[["array[int]", SamplingParams], int]
 EMPTY_CONTEXT = 0
 
 
@@ -27,11 +30,15 @@ class ScriptedRow:
 
 
 class ScriptedExecutor:
-    """Runs plans with `next_token(tokens so far, sampling)`; every logprob is a pure function of the context too."""
+    """Runs plans with `next_token(tokens so far, sampling)`; every logprob is a pure function of the context too.
 
-    def __init__(self, block_size: int, next_token: NextToken) -> None:
+    `num_forced` says how many tokens come at once after a sampled one; none without it.
+    """
+
+    def __init__(self, block_size: int, next_token: NextToken, num_forced: NumForced | None = None) -> None:
         self._block_size = block_size
         self._next_token = next_token
+        self._num_forced = num_forced
         self._rows: dict[int, ScriptedRow] = {}
         self._slots: dict[tuple[BlockId, int], int] = {}
         self.num_computed_tokens = 0
@@ -78,12 +85,16 @@ class ScriptedExecutor:
                 scores.append(
                     TokenLogprobs(row.tokens[position], _logprob(contexts[position - 1], row.tokens[position]))
                 )
-        sampled = None
-        if step.samples:
+        sampled = tuple(self._sample(row, context)) if step.samples else ()
+        return RowResult(step.row, sampled, tuple(scores))
+
+    def _sample(self, row: ScriptedRow, context: int) -> Iterator[TokenLogprobs]:
+        num_forced = self._num_forced(row.tokens, row.sampling) if self._num_forced else 0
+        for _ in range(1 + num_forced):
             token = self._next_token(row.tokens, row.sampling)
             row.tokens.append(token)
-            sampled = TokenLogprobs(token, _logprob(context, token))
-        return RowResult(step.row, sampled, tuple(scores))
+            yield TokenLogprobs(token, _logprob(context, token))
+            context = _extend(context, token)
 
 
 def _make_row(new: NewRow) -> ScriptedRow:

@@ -42,15 +42,19 @@ def _runs(isa: str) -> bool:
 class CpuBackend:
     """An `ops.protocol.Backend`. `isa`: "avx512" or "portable"; None takes the fastest the processor has.
 
+    `per_channel`: weights are requantized to int8 with one scale an output (round to nearest), instead of being held
+    exactly as in their file; activations get one scale for 64 positions. Less arithmetic a token, and less exact.
+
     Raises ConfigError when the instruction set is not available or `num_threads` is below 1.
     """
 
-    def __init__(self, num_threads: int, isa: str | None = None) -> None:
+    def __init__(self, num_threads: int, isa: str | None = None, per_channel: bool = False) -> None:
         try:
             self._native = _native.make_backend(num_threads, isa)
         except ValueError as error:
             raise ConfigError(f"cpu backend: {error}") from error
         self.num_threads = num_threads
+        self._per_channel = per_channel
 
     @property
     def isa(self) -> str:
@@ -58,9 +62,9 @@ class CpuBackend:
         return self._native.isa
 
     def weight(self, parts: Sequence[HostTensor]) -> _native.Weight:
-        """Packed for the kernels, losslessly; `parts` are only read during the call."""
+        """Packed for the kernels, losslessly unless `per_channel`; `parts` are only read during the call."""
         try:
-            return self._native.weight(list(parts))
+            return self._native.weight(list(parts), self._per_channel)
         except ValueError as error:
             names = ", ".join(part.name for part in parts)
             raise CheckpointError(f"tensors {names}: {error}") from error

@@ -168,6 +168,8 @@ class SampleBatch:
     temperature (0: greedy), top_p (1: off), min_p (0: off), repetition (1: off), presence, frequency (0: off): float32.
     top_k: int32, 0 off. seeds: uint64. num_top: int32, alternatives to report.
     bias_starts: int32 [N + 1] into bias_ids (int32) and bias_values (float32, -inf forbids).
+    mask_rows: int32, which row of `masks` says what a draw may take, -1 for anything; it comes before bias.
+    masks: uint32 [M, ceil(V / 32)]; bit t of word w allows token 32w + t.
     histories: int32 [max rows, max context].
     """
 
@@ -188,6 +190,8 @@ class SampleBatch:
     bias_starts: Int32Array
     bias_ids: Int32Array
     bias_values: Float32Array
+    mask_rows: Int32Array
+    masks: NDArray[np.uint32]
     histories: Int32Array
 
 

@@ -1,6 +1,6 @@
 """How the reference backend draws a token: the meaning of `SampleBatch`, one row at a time.
 
-Order: bias, penalties, temperature, top-k, top-p, min-p; logprobs are of the raw logits. A draw is a function of
+Order: mask, bias, penalties, temperature, top-k, top-p, min-p; logprobs are of the raw logits. A draw is a function of
 (seed, position): `uniform` turns the pair into a number, and the candidates are walked until their cumulative weight
 exceeds it: best first (ties: lower id first) where a filter sorted them, by ascending id where none did.
 """
@@ -39,8 +39,10 @@ def draw(batch: SampleBatch, index: int, raw_logits: Values) -> int:
 
 
 def adjusted(batch: SampleBatch, index: int, raw_logits: Values) -> Values:
-    """Logits after bias and penalties. Repetition counts prompt and output, presence and frequency output only."""
+    """Logits after mask, bias and penalties. Repetition counts prompt and output, the other penalties output only."""
     logits = raw_logits.copy()
+    if batch.mask_rows[index] >= 0:
+        logits[~allowed_tokens(batch.masks[batch.mask_rows[index]], len(logits))] = -np.inf
     biased = slice(batch.bias_starts[index], batch.bias_starts[index + 1])
     np.add.at(logits, batch.bias_ids[biased], batch.bias_values[biased].astype(np.float64))
     known = batch.histories[batch.slots[index], : batch.num_known[index]]
@@ -51,6 +53,13 @@ def adjusted(batch: SampleBatch, index: int, raw_logits: Values) -> Values:
     ids, counts = np.unique(outputs, return_counts=True)
     logits[ids] -= float(batch.frequency[index]) * counts + float(batch.presence[index])
     return logits
+
+
+def allowed_tokens(mask: NDArray[np.uint32], vocab_size: int) -> NDArray[np.bool_]:
+    """One truth value a token: bit t of word w is token 32w + t, whatever the machine's byte order."""
+    bits = mask[:, None] >> np.arange(32, dtype=np.uint32) & np.uint32(1)
+    allowed: NDArray[np.bool_] = bits.ravel()[:vocab_size] != 0
+    return allowed
 
 
 def candidates(batch: SampleBatch, index: int, logits: Values) -> tuple[NDArray[np.intp], Values]:

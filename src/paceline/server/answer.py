@@ -5,7 +5,7 @@ A format (`ChatAnswer`, `CompletionAnswer`) knows the shape of its route's chunk
 
 import secrets
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -72,6 +72,7 @@ async def stream_events(session: Session, answer: AnswerFormat, includes_usage: 
         if includes_usage:
             yield answer.usage_chunk(session.usage)
     except PacelineError as error:
+        session.count_error(error)
         yield event(error_body(error))
     yield DONE
 
@@ -116,9 +117,9 @@ def chunk_tail(includes_usage: bool) -> bytes:
     return b'],"usage":null}\n\n' if includes_usage else b"]}\n\n"
 
 
-def tail_with_usage(usage: Usage) -> bytes:
+def tail_with_usage(usage: Mapping[str, Any]) -> bytes:
     """The end of an event that says what was used so far."""
-    return b'],"usage":%b}\n\n' % encode(usage_fields(usage))
+    return b'],"usage":%b}\n\n' % encode(usage)
 
 
 def tail_with_prompt_ids(tail: bytes, token_ids: Sequence[int]) -> bytes:

@@ -30,6 +30,12 @@ class PromptTokensDetails(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     cached_tokens: int
 
 
+class CompletionTokensDetails(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`reasoning_tokens` of the output were thoughts; told by a server with --reasoning-parser."""
+
+    reasoning_tokens: int
+
+
 class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Tokens of a request: prompts once each, outputs of every choice."""
 
@@ -37,6 +43,7 @@ class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     completion_tokens: int
     total_tokens: int
     prompt_tokens_details: PromptTokensDetails
+    completion_tokens_details: CompletionTokensDetails | UnsetType = UNSET
 
 
 class TopLogprob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -73,14 +80,32 @@ class PromptLogprob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 PromptLogprobs = list[dict[str, PromptLogprob] | None]
 FinishReason = Literal["stop", "length"]
+ChatFinishReason = Literal["stop", "length", "tool_calls"]
+
+
+class FunctionCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A function and the text of its arguments, which are JSON."""
+
+    name: str
+    arguments: str
+
+
+class ToolCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A call the model makes."""
+
+    id: str
+    type: Literal["function"]
+    function: FunctionCall
 
 
 class AssistantMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model said."""
+    """What the model said. `content` is null beside calls alone, `reasoning_content` where it did not think."""
 
     role: Literal["assistant"]
-    content: str
+    content: str | None
     refusal: None
+    reasoning_content: str | UnsetType | None = UNSET
+    tool_calls: list[ToolCall] | UnsetType = UNSET
 
 
 class ChatChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,7 +114,7 @@ class ChatChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     index: int
     message: AssistantMessage
     logprobs: ChatLogprobs | None
-    finish_reason: FinishReason
+    finish_reason: ChatFinishReason
     token_ids: list[int] | UnsetType = UNSET
 
 
@@ -106,11 +131,29 @@ class ChatCompletion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prompt_token_ids: list[int] | UnsetType = UNSET
 
 
+class FunctionCallPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The name once, then the arguments piece by piece."""
+
+    arguments: str
+    name: str | UnsetType = UNSET
+
+
+class ToolCallPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of the call with this index; id and type come with the first."""
+
+    index: int
+    function: FunctionCallPart
+    id: str | UnsetType = UNSET
+    type: Literal["function"] | UnsetType = UNSET
+
+
 class ChatDelta(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a chunk adds to the message; nothing in the last one."""
 
     role: Literal["assistant"] | UnsetType = UNSET
-    content: str | UnsetType = UNSET
+    content: str | UnsetType | None = UNSET
+    reasoning_content: str | UnsetType = UNSET
+    tool_calls: list[ToolCallPart] | UnsetType = UNSET
 
 
 class ChatChunkChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -119,7 +162,7 @@ class ChatChunkChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     index: int
     delta: ChatDelta
     logprobs: ChatLogprobs | None
-    finish_reason: FinishReason | None
+    finish_reason: ChatFinishReason | None
     token_ids: list[int] | UnsetType = UNSET
 
 

@@ -4,6 +4,9 @@ from typing import Any
 
 import msgspec
 
+from paceline.server.structured_fields import ResponseFormat, StructuredOutputs
+from paceline.server.tool_body import Tool, ToolChoice
+
 ABSENT = msgspec.Raw(b"null")
 
 
@@ -15,7 +18,7 @@ class ContentPart(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One message as OpenAI clients send it, the ones they got from us included. Raw fields must be empty."""
+    """One message as OpenAI clients send it, the ones they got from us included. Raw fields are looked at later."""
 
     role: str
     content: str | list[ContentPart] | None = None
@@ -43,6 +46,10 @@ class Body(msgspec.Struct, frozen=True):
     model: str
     messages: list[Message] | None = None
     prompt: str | list[str | int | list[int]] | None = None
+    tools: list[Tool] | None = None
+    tool_choice: str | ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    include_reasoning: bool | None = None
     echo: bool | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
@@ -75,6 +82,12 @@ class Body(msgspec.Struct, frozen=True):
     stream_options: StreamOptions | None = None
     priority: int | None = None
     cache_salt: str | None = None
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: msgspec.Raw = ABSENT
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
 
 
 class TokenizeBody(msgspec.Struct, frozen=True):
@@ -83,6 +96,9 @@ class TokenizeBody(msgspec.Struct, frozen=True):
     model: str | None = None
     prompt: str | None = None
     messages: list[Message] | None = None
+    tools: list[Tool] | None = None
+    tool_choice: str | ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None

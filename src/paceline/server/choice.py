@@ -27,7 +27,7 @@ class ShownToken:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceDelta:
-    """What a choice shows next. `tokens` only when logprobs were asked for; `finish_reason` once, last.
+    """What a choice shows next. `tokens` only when someone shows or counts them; `finish_reason` once, last.
 
     `token_ids` only when asked for: of a whole choice they are the tokens that usage counts.
     """
@@ -47,9 +47,11 @@ class Choice:
         self.is_stopped_by_string = False
         self._index = index
         self._shows_stop_token = options.ending.includes_stop_string
-        self._shows_tokens = options.sampling.num_logprobs is not None
+        self._shows_tokens = options.keeps_tokens or options.sampling.num_logprobs is not None
         self._shows_ids = options.returns_token_ids
-        self._text = ChoiceText(tokenizer, options.ending.stops, options.skips_special_tokens)
+        self._text = ChoiceText(
+            tokenizer, options.ending.stops, options.skips_special_tokens, kept_special_ids=options.kept_special_ids
+        )
         self._num_hidden_tokens = 0
         self._num_shown_chars = 0
         self._scored: deque[TokenLogprobs] = deque()

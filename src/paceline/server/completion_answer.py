@@ -56,11 +56,11 @@ class CompletionAnswer:
 
     def usage_chunk(self, usage: Usage) -> bytes:
         """The chunk without choices that reports usage."""
-        return self._head + tail_with_usage(usage)
+        return self._head + tail_with_usage(usage_fields(usage))
 
     def repeat_usage(self, usage: Usage) -> None:
         """From here on every chunk says so much was used."""
-        self._tail = tail_with_usage(usage)
+        self._tail = tail_with_usage(usage_fields(usage))
 
     def whole(self, choices: Sequence[ChoiceTotal], session: Session) -> bytes:
         """The body of a text_completion."""

@@ -7,9 +7,11 @@ import random
 import secrets
 from dataclasses import dataclass, field
 
+from paceline import __version__
 from paceline.config import ServeConfig
 from paceline.engine.client import EngineClient
 from paceline.errors import UnavailableError, UnknownModelError
+from paceline.observe.metrics import Metrics
 from paceline.server.checks import listed, shown
 from paceline.server.session import Session
 from paceline.text.model_text import ModelText
@@ -29,6 +31,15 @@ class ServingContext:
     is_draining: bool = False
     open_sessions: set[Session] = field(default_factory=set)
     seeds: random.Random | None = None
+    metrics: Metrics = field(init=False)
+
+    def __post_init__(self) -> None:
+        engine = self.config.engine
+        cache = {
+            "cache_dtype": engine.kv_cache_dtype,
+            "enable_prefix_caching": str(engine.enable_prefix_caching).lower(),
+        }
+        self.metrics = Metrics(self.client, self.config.model_names[0], {"version": __version__}, cache)
 
     def check_ready(self) -> ModelText:
         """The model's text side. Raises UnavailableError while requests can't be served."""

@@ -14,13 +14,23 @@ from paceline.engine.contract import EngineLimits
 from paceline.server import limits
 from paceline.server.body import Body, ContentPart, DetokenizeBody, Message, TokenizeBody
 from paceline.server.fields import CHAT, COMPLETION, DETOKENIZE, METADATA, NEUTRAL, TOKENIZE
+from paceline.server.nested_schemas import (
+    CHOICE,
+    GRAMMAR,
+    JSON_TEXT,
+    NULL,
+    ONE_WISH,
+    REGEX,
+    RESPONSE_FORMAT,
+    TOOL_CALLS,
+    TOOL_CHOICE,
+    TOOLS,
+    Schema,
+)
 from paceline.server.protocol import EMPTY_VALUES, ROLES, UNSERVED_MESSAGE_FIELDS
 from paceline.text.stops import MAX_STOP_CHARS, MAX_STOPS
 from paceline.text.template import RESERVED_NAMES
 
-Schema = dict[str, Any]
-
-NULL: Schema = {"type": "null"}
 REFERENCE = "#/components/schemas/{name}"
 MESSAGES: Schema = {
     "type": "array",
@@ -56,6 +66,14 @@ FIELD_LIMITS: Mapping[str, Schema] = {
     },
     "stop": {"anyOf": [STOP, {"type": "array", "items": STOP, "maxItems": MAX_STOPS}, NULL]},
     "messages": MESSAGES,
+    "tools": TOOLS,
+    "tool_choice": TOOL_CHOICE,
+    "response_format": RESPONSE_FORMAT,
+    "structured_outputs": ONE_WISH,
+    "guided_json": {"anyOf": [JSON_TEXT, NULL]},
+    "guided_regex": {"anyOf": [REGEX, NULL]},
+    "guided_choice": {"anyOf": [CHOICE, NULL]},
+    "guided_grammar": {"anyOf": [GRAMMAR, NULL]},
 }
 
 
@@ -160,6 +178,7 @@ def message_schema() -> Schema:
     empty = {"enum": [msgspec.json.decode(value) for value in EMPTY_VALUES]}
     extras: dict[str, Schema] = dict.fromkeys(UNSERVED_MESSAGE_FIELDS, empty)
     extras |= {"role": {"enum": list(ROLES)}, "content": {"anyOf": content}}
+    extras |= {"tool_calls": TOOL_CALLS, "reasoning_content": {"type": ["string", "null"]}}
     types = {field.name: field.type for field in msgspec.structs.fields(Message)}
     properties = {name: served_field(kind, extras.get(name, {})) for name, kind in types.items()}
     says_something = {"properties": {"content": {"type": ["string", "array"]}}, "required": ["content"]}

@@ -26,9 +26,18 @@ SAMPLING = {
 ENDING = {"stop", "stop_token_ids", "ignore_eos", "min_tokens", "max_tokens", "include_stop_str_in_output"}
 REPORTING = {"stream", "stream_options", "logprobs", "prompt_logprobs", "skip_special_tokens", "return_token_ids"}
 PROMPT = {"add_special_tokens", "truncate_prompt_tokens"}
-TEMPLATE = {"messages", "add_generation_prompt", "continue_final_message", "chat_template_kwargs"}
-COMMON = SAMPLING | ENDING | REPORTING | PROMPT | {"model", "n", "priority", "cache_salt"}
-CHAT = frozenset(COMMON | TEMPLATE | {"max_completion_tokens", "top_logprobs"})
+TOOLS = {"tools", "tool_choice", "parallel_tool_calls"}
+TEMPLATE = TOOLS | {"messages", "add_generation_prompt", "continue_final_message", "chat_template_kwargs"}
+STRUCTURED = {
+    "response_format",
+    "structured_outputs",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+}
+COMMON = SAMPLING | ENDING | REPORTING | PROMPT | STRUCTURED | {"model", "n", "priority", "cache_salt"}
+CHAT = frozenset(COMMON | TEMPLATE | {"max_completion_tokens", "top_logprobs", "include_reasoning"})
 COMPLETION = frozenset(COMMON | {"prompt", "echo"})
 TOKENIZE = frozenset(TEMPLATE | {"model", "prompt", "add_special_tokens", "return_token_strs"})
 DETOKENIZE = frozenset({"model", "tokens"})
@@ -53,7 +62,6 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
     "parallel_tool_calls": (None, True, False),
     "functions": (None, []),
     "function_call": (None, "none", "auto"),
-    "response_format": (None, {"type": "text"}),
     "modalities": (None, ["text"]),
     "audio": ABSENT,
     "prediction": ABSENT,
@@ -72,11 +80,6 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
     "chat_template": ABSENT,
     "chat_template_kwargs": (None, {}),
     "documents": (None, []),
-    "structured_outputs": ABSENT,
-    "guided_json": ABSENT,
-    "guided_regex": ABSENT,
-    "guided_choice": ABSENT,
-    "guided_grammar": ABSENT,
     "logits_processors": (None, []),
     "prompt_embeds": ABSENT,
     "return_tokens_as_token_ids": (None, False),

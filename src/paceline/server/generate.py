@@ -16,11 +16,14 @@ from paceline.server.chat_answer import ChatAnswer
 from paceline.server.completion_answer import CompletionAnswer
 from paceline.server.context import ServingContext
 from paceline.server.errors import error_response
+from paceline.server.introduce import introduce_tokens
 from paceline.server.prompts import encode_chat, encode_completion
 from paceline.server.protocol import parse_chat, parse_completion
+from paceline.server.reading import chat_reading
 from paceline.server.receive import read_body
 from paceline.server.session import Session
 from paceline.server.sse import ClientGoneError, run_while_connected, send_stream
+from paceline.server.tool_answer import ToolAnswer
 
 
 async def chat_completions(context: ServingContext, request: Request) -> Response:
@@ -30,8 +33,11 @@ async def chat_completions(context: ServingContext, request: Request) -> Respons
     parsed = parse_chat(await read_body(request), context.client.limits, text.defaults)
     context.check_model(parsed.model)
     token_ids = await encode_chat(text, parsed)
-    answer = ChatAnswer(parsed.model, parsed.options, text.tokenizer)
-    session = Session(context.client, text.tokenizer, parsed.options, context.draw_seed)
+    reading = chat_reading(context.config, text, parsed, token_ids)
+    options = parsed.options if reading is None else reading.options(parsed.options, text.tokenizer)
+    plain = ChatAnswer(parsed.model, options, text.tokenizer)
+    answer: AnswerFormat = plain if reading is None else ToolAnswer(plain, reading, options.num_choices)
+    session = Session(context.client, text.tokenizer, options, context.draw_seed, context.metrics.requests)
     return GenerationResponse(context, session, [token_ids], answer)
 
 
@@ -43,7 +49,7 @@ async def completions(context: ServingContext, request: Request) -> Response:
     context.check_model(parsed.model)
     prompts = await encode_completion(text, parsed)
     answer = CompletionAnswer(parsed.model, parsed, prompts, text.tokenizer)
-    session = Session(context.client, text.tokenizer, parsed.options, context.draw_seed)
+    session = Session(context.client, text.tokenizer, parsed.options, context.draw_seed, context.metrics.requests)
     return GenerationResponse(context, session, [prompt.token_ids for prompt in prompts], answer)
 
 
@@ -73,12 +79,15 @@ class GenerationResponse(Response):
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         session, options = self._session, self._session.options
         try:
+            if options.sampling.grammar is not None:
+                await introduce_tokens(self._context)
             session.submit(self._prompts)
             await session.wait_for_first()
             if not options.is_streamed:
                 choices = await collect(session, len(self._prompts) * options.num_choices)
                 body = Response(self._answer.whole(choices, session), media_type="application/json")
         except PacelineError as error:
+            session.count_error(error)
             await error_response(error)(scope, receive, send)
             return
         if options.is_streamed:

@@ -7,6 +7,16 @@ MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_FIELD_BYTES = 64 * 1024
 """JSON of one field, other than messages and prompt."""
 
+MAX_TOOLS_BYTES = 512 * 1024
+MAX_CALLS_BYTES = 1024 * 1024
+"""JSON of the tool calls of all messages."""
+
+MAX_TOOLS = 128
+MAX_CALLS = 128
+"""Tool calls of one message."""
+
+MAX_SCHEMA_DEPTH = 64
+MAX_NAME_CHARS = 256
 MAX_MESSAGES = 4096
 MAX_CONTENT_PARTS = 16384
 MAX_PROMPTS = 2048
@@ -30,3 +40,11 @@ MAX_INT32 = 2**31 - 1
 MIN_SEED = -(2**63)
 MAX_SEED = 2**64 - 1
 MAX_VALUE_SHOWN_CHARS = 40
+
+MAX_SCHEMA_VALUES = 5000
+MAX_FORCED_CHARS = 2000
+"""One string of a schema, or one text of a choice."""
+
+MAX_CHOICE_TEXTS = 1000
+MAX_REGEX_CHARS = 4000
+MAX_GRAMMAR_CHARS = 20_000

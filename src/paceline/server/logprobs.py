@@ -15,12 +15,13 @@ from paceline.text.tokenizer import Tokenizer
 MIN_LOGPROB = -9999.0
 
 
-def finite(logprob: float) -> float:
+def finite(logprob: float | None) -> float:
     """The logprob as JSON can say it: minus infinity is -9999, as in OpenAI's API."""
+    assert logprob is not None, "a token of a request that asked for logprobs has none"
     return max(logprob, MIN_LOGPROB)
 
 
-def chat_token(tokenizer: Tokenizer, token_id: int, logprob: float) -> dict[str, Any]:
+def chat_token(tokenizer: Tokenizer, token_id: int, logprob: float | None) -> dict[str, Any]:
     """One token of a chat answer, chosen or alternative."""
     data = tokenizer.token_bytes(token_id)
     return {"token": data.decode("utf-8", "replace"), "logprob": finite(logprob), "bytes": list(data)}
@@ -83,7 +84,7 @@ def prompt_logprobs(
     """A prompt's logprobs, one entry a position, the first null: token id → {logprob, rank, decoded_token}."""
     entries: list[dict[str, Any] | None] = [None]
     for scored in scores:
-        ranked: list[tuple[int, float, int | None]] = [
+        ranked: list[tuple[int, float | None, int | None]] = [
             (token_id, logprob, rank) for rank, (token_id, logprob) in enumerate(scored.top[:num_alternatives], 1)
         ]
         if all(token_id != scored.token_id for token_id, _, _ in ranked):

@@ -13,6 +13,7 @@ import msgspec
 
 from paceline import __version__
 from paceline.engine.contract import EngineLimits
+from paceline.observe.metrics import CONTENT_TYPE
 from paceline.server import answer_types as answers
 from paceline.server.field_schemas import REFERENCE, request_schemas
 
@@ -73,6 +74,7 @@ OPERATIONS = (
     ),
     Operation("get", "/live", "200 while waiting for the server makes sense", answers.Status, NOT_READY),
     Operation("get", "/version", "The server's version", answers.Version),
+    Operation("get", "/metrics", "What Prometheus scrapes", media_type=CONTENT_TYPE),
     Operation("get", "/openapi.json", "This document", None, NOT_READY),
     Operation("get", "/docs", "This document, to read", None, NOT_READY, media_type=HTML),
 )

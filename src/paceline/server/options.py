@@ -8,6 +8,7 @@ from paceline.errors import RequestError
 from paceline.server import limits
 from paceline.server.body import Body, StreamOptions
 from paceline.server.checks import check_length, check_range, check_token_ids, shown
+from paceline.server.structured import parse_grammar
 from paceline.text.stops import StopStrings
 
 
@@ -27,6 +28,8 @@ class Options:
     """A valid request but for its prompt. `sampling` lacks the seed (None: one is drawn) and the end tokens.
 
     `max_prompt_tokens`: of a longer prompt only that many last tokens are kept; None keeps all.
+    `kept_special_ids`: special tokens that stay in the text, since a parser reads them. `keeps_tokens`: deltas hold
+    their tokens even without logprobs, since someone counts them.
     """
 
     seed: int | None
@@ -42,6 +45,8 @@ class Options:
     max_prompt_tokens: int | None
     priority: int
     namespace: bytes
+    kept_special_ids: frozenset[int] = frozenset()
+    keeps_tokens: bool = False
 
 
 def parse_options(body: Body, facts: EngineLimits, num_logprobs: int | None) -> Options:
@@ -94,6 +99,7 @@ def parse_sampling(body: Body, vocab_size: int, num_logprobs: int | None) -> Sam
         num_logprobs=num_logprobs,
         num_prompt_logprobs=body.prompt_logprobs,
         min_tokens=body.min_tokens or 0,
+        grammar=parse_grammar(body),
     )
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from paceline.server.protocol import ChatRequest, CompletionRequest, Conversation, Prompt
 from paceline.text.model_text import ModelText
+from paceline.text.template import Message
+from paceline.text.tool_prompt import fitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +30,15 @@ async def encode_chat(text: ModelText, request: ChatRequest) -> list[int]:
 
 def conversation_ids(text: ModelText, conversation: Conversation) -> list[int]:
     """The token ids of a conversation: the template decides what surrounds it, unless told to. Raises RequestError."""
-    messages = [{"role": turn.role, "content": turn.content} for turn in conversation.turns]
+    template, variables = text.template, conversation.variables
+    messages: Sequence[Message] = [
+        {"role": turn.role, "content": turn.content, **turn.extras} for turn in conversation.turns
+    ]
+    given, offered = fitted(template, messages, list(conversation.tools) or None)
     if conversation.continues_last:
-        rendered = text.template.render_open(messages, **conversation.variables)
+        rendered = template.render_open(given, offered, **variables)
     else:
-        rendered = text.template.render(messages, conversation.add_generation_prompt, **conversation.variables)
+        rendered = template.render(given, conversation.add_generation_prompt, offered, **variables)
     return text.tokenizer.encode(rendered, conversation.add_special_tokens)
 
 

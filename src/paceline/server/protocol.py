@@ -6,7 +6,7 @@ and complete: what the rest of the server reads needs no further test. null mean
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -27,6 +27,8 @@ from paceline.server.limits import (
 )
 from paceline.server.options import Options, parse_options
 from paceline.server.sizes import check_messages_size, check_prompt_size
+from paceline.server.tool_history import answer_calls, check_calls_size, message_extras
+from paceline.server.tool_request import ToolUse, parse_tool_use, with_forced_call
 from paceline.text.defaults import BUILT_IN, SamplingDefaults
 
 T = TypeVar("T")
@@ -34,15 +36,19 @@ Prompt = str | tuple[int, ...]
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 EMPTY_VALUES = (b"null", b"[]", b'""')
-UNSERVED_MESSAGE_FIELDS = ("tool_calls", "function_call", "audio", "refusal", "annotations", "reasoning_content")
+UNSERVED_MESSAGE_FIELDS = ("function_call", "audio", "refusal", "annotations")
 
 
 @dataclass(frozen=True, slots=True)
 class ChatTurn:
-    """One message of the conversation, plain text under one of the template's roles."""
+    """One message of the conversation, plain text under one of the template's roles.
+
+    `extras`: further keys as templates take them (tool_calls, tool_call_id, name, reasoning_content).
+    """
 
     role: str
     content: str
+    extras: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,7 @@ class Conversation:
     add_generation_prompt: bool = True
     continues_last: bool = False
     variables: Mapping[str, object] = field(default_factory=dict)
+    tools: tuple[Mapping[str, object], ...] = ()
     add_special_tokens: bool = False
 
 
@@ -63,6 +70,8 @@ class ChatRequest:
     model: str
     conversation: Conversation
     options: Options
+    tool_use: ToolUse | None
+    includes_reasoning: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +92,17 @@ def parse_chat(data: bytes, limits: EngineLimits, defaults: SamplingDefaults = B
     if options.ending.max_tokens == 0:
         name = "max_tokens" if body.max_completion_tokens is None else "max_completion_tokens"
         raise RequestError(f"{name} must be at least 1, got 0", name)
-    return ChatRequest(body.model, parse_conversation(body), options)
+    tool_use = parse_tool_use(body)
+    return ChatRequest(
+        model=body.model,
+        conversation=parse_conversation(body, tool_use),
+        options=with_forced_call(options, tool_use),
+        tool_use=tool_use,
+        includes_reasoning=body.include_reasoning is not False,
+    )
 
 
-def parse_conversation(body: Body | TokenizeBody) -> Conversation:
+def parse_conversation(body: Body | TokenizeBody, tool_use: ToolUse | None) -> Conversation:
     """The conversation of a body and how it becomes a prompt. Raises RequestError."""
     if not body.messages:
         raise RequestError("messages must hold at least one message", "messages")
@@ -97,13 +113,17 @@ def parse_conversation(body: Body | TokenizeBody) -> Conversation:
             "continue_final_message continues the last message, add_generation_prompt begins a new one; send one",
             "continue_final_message",
         )
+    turns = chat_turns(body.messages)
+    if continues and turns[-1].extras.get("tool_calls"):
+        raise RequestError("the last message has tool_calls; it can't be continued", "continue_final_message")
     variables = body.chat_template_kwargs or {}
     check_length(variables, MAX_TEMPLATE_VARIABLES, "chat_template_kwargs", "variables")
     return Conversation(
-        turns=tuple(chat_turn(message, f"messages[{index}]") for index, message in enumerate(body.messages)),
+        turns=turns,
         add_generation_prompt=body.add_generation_prompt is not False and not continues,
         continues_last=continues,
         variables=variables,
+        tools=() if tool_use is None else tool_use.tools,
         add_special_tokens=body.add_special_tokens is True,
     )
 
@@ -182,6 +202,14 @@ def chat_logprobs(body: Body) -> int | None:
     return body.top_logprobs or 0
 
 
+def chat_turns(messages: Sequence[Message]) -> tuple[ChatTurn, ...]:
+    """The messages, each checked, tool calls and their results matched."""
+    check_calls_size(messages)
+    turns = [chat_turn(message, f"messages[{index}]") for index, message in enumerate(messages)]
+    extras = answer_calls([turn.extras for turn in turns])
+    return tuple(replace(turn, extras=extra) for turn, extra in zip(turns, extras, strict=True))
+
+
 def chat_turn(message: Message, param: str) -> ChatTurn:
     """One message as plain text, parts joined."""
     role = ROLES.get(message.role)
@@ -194,10 +222,10 @@ def chat_turn(message: Message, param: str) -> ChatTurn:
             raise UnsupportedFieldError(f"{param}.{name} is not supported by this server", f"{param}.{name}")
     if isinstance(message.content, list):
         texts = [part_text(part, f"{param}.content[{index}]") for index, part in enumerate(message.content)]
-        return ChatTurn(role, "".join(texts))
+        return ChatTurn(role, "".join(texts), message_extras(message, param))
     if message.content is None and role != "assistant":
         raise RequestError(f"{param}.content is missing", f"{param}.content")
-    return ChatTurn(role, message.content or "")
+    return ChatTurn(role, message.content or "", message_extras(message, param))
 
 
 def part_text(part: ContentPart, param: str) -> str:

@@ -7,12 +7,15 @@ from starlette.exceptions import HTTPException
 from paceline import __version__
 from paceline.engine.client import EngineState
 from paceline.errors import PacelineError, RequestError
+from paceline.observe.metrics import CONTENT_TYPE
 from paceline.server.auth import check_key
 from paceline.server.checks import shown
 from paceline.server.context import ServingContext
+from paceline.server.counted import admitted
 from paceline.server.docs_page import add_document_routes
 from paceline.server.errors import error_response
 from paceline.server.generate import chat_completions, completions
+from paceline.server.page_files import add_page_routes
 from paceline.server.tokenize import add_tokenizer_routes
 
 
@@ -24,6 +27,7 @@ def create_app(context: ServingContext) -> FastAPI:
     add_document_routes(app, context)
     add_model_routes(app, context)
     add_probe_routes(app, context)
+    add_page_routes(app)
     app.add_exception_handler(PacelineError, answer_error)
     app.add_exception_handler(HTTPException, answer_http_error)
     app.add_exception_handler(Exception, answer_bug)
@@ -36,12 +40,12 @@ def add_generation_routes(app: FastAPI, context: ServingContext) -> None:
     @app.post("/v1/chat/completions", response_model=None)
     async def post_chat_completions(request: Request) -> Response:
         """Answer a conversation."""
-        return await chat_completions(context, request)
+        return await admitted(context.metrics.requests, chat_completions(context, request))
 
     @app.post("/v1/completions", response_model=None)
     async def post_completions(request: Request) -> Response:
         """Continue prompts."""
-        return await completions(context, request)
+        return await admitted(context.metrics.requests, completions(context, request))
 
 
 def add_model_routes(app: FastAPI, context: ServingContext) -> None:
@@ -96,6 +100,11 @@ def add_probe_routes(app: FastAPI, context: ServingContext) -> None:
     async def get_version() -> Response:
         """Our version."""
         return json_response({"version": __version__})
+
+    @app.get("/metrics", response_model=None)
+    async def get_metrics() -> Response:
+        """Everything measured, for Prometheus."""
+        return Response(await context.metrics.page(), media_type=CONTENT_TYPE)
 
 
 def json_response(content: object) -> Response:

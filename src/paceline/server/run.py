@@ -18,6 +18,8 @@ from paceline.engine.child import EngineChild, EngineCommand
 from paceline.engine.client import EngineClient, EngineState
 from paceline.errors import CheckpointError, UnavailableError
 from paceline.server.context import DRAIN_RETRY_AFTER_S, ServingContext
+from paceline.server.counted import HttpCounter
+from paceline.server.introduce import introduce_when_quiet
 from paceline.server.routes import create_app
 from paceline.server.summary import summary_lines
 from paceline.text.model_text import ModelText
@@ -62,6 +64,7 @@ async def serve(config: ServeConfig, started: Started, load_text: TextLoader) ->
     context = ServingContext(config, client, int(time.time()), seeds=seeds)
     server = QuietServer(server_config(context))
     serving = asyncio.ensure_future(server.serve([started.listener]))
+    introducing = asyncio.ensure_future(introduce_when_quiet(context))
     try:
         await unless(stop, load(context, load_text))
         gc.collect()
@@ -74,6 +77,7 @@ async def serve(config: ServeConfig, started: Started, load_text: TextLoader) ->
             await stop.wait()
         await drain(context)
     finally:
+        introducing.cancel()
         server.should_exit = True
         await serving
         await client.close()
@@ -83,7 +87,7 @@ async def serve(config: ServeConfig, started: Started, load_text: TextLoader) ->
 def server_config(context: ServingContext) -> uvicorn.Config:
     """Uvicorn as we use it: no logs of its own but errors, no websockets, no lifespan."""
     return uvicorn.Config(
-        create_app(context),
+        HttpCounter(create_app(context), context.metrics.requests),
         lifespan="off",
         ws="none",
         log_level="warning",

@@ -15,9 +15,11 @@ from paceline.core.plan import TokenLogprobs
 from paceline.core.request import FinishReason, Request, RequestId, StopRule, token_array
 from paceline.engine.client import EngineClient
 from paceline.engine.stream import OutputStream
-from paceline.errors import ContextLengthError, PacelineError, RequestError
+from paceline.errors import ContextLengthError, OverloadedError, PacelineError, RequestError
+from paceline.observe.requests import FinishedChoice, RequestMetrics
 from paceline.server.choice import Choice, ChoiceDelta
 from paceline.server.options import Options
+from paceline.server.timing import RequestTiming
 from paceline.text.tokenizer import Tokenizer
 
 
@@ -43,21 +45,32 @@ class Session:
     """The choices of one HTTP request, from submission to their ends."""
 
     def __init__(
-        self, client: EngineClient, tokenizer: Tokenizer, options: Options, draw_seed: Callable[[], int]
+        self,
+        client: EngineClient,
+        tokenizer: Tokenizer,
+        options: Options,
+        draw_seed: Callable[[], int],
+        metrics: RequestMetrics,
     ) -> None:
         self._client = client
         self._tokenizer = tokenizer
         self.options = options
         self._draw_seed = draw_seed
+        self._metrics = metrics
+        self._has_ended = False
         self._stream = OutputStream()
         self._prompt_index_of: dict[RequestId, int] = {}
         self._choices: list[Choice] = []
         self._next_batch: list[SequenceOutput] = []
         self.prompts: list[PromptState] = []
+        self.timing = RequestTiming(arrival_s=time.monotonic())
 
     def submit(self, prompts: Sequence[Sequence[int]]) -> None:
         """Queue every prompt. Raises ContextLengthError before any is queued, UnavailableError when not ready."""
         requests = [self._request(token_ids) for token_ids in prompts]
+        self._client.check_ready()
+        self.timing.submitted_s = time.monotonic()
+        self._metrics.accept(self.options.num_choices, self.options.ending.max_tokens)
         for request in requests:
             self._prompt_index_of[request.request_id] = len(self.prompts)
             self.prompts.append(PromptState(request.prompt, []))
@@ -75,18 +88,27 @@ class Session:
         """News of the choices in order of arrival, all that has come since the last turn at once."""
         while batch := self._next_batch or await self._stream.take():
             self._next_batch = []
-            deltas = [self._advance(output) for output in batch]
+            now_s = time.monotonic()
+            deltas = [self._advance(output, now_s) for output in batch]
             yield [delta for delta in deltas if delta is not None]
 
     def fail(self, error: PacelineError) -> None:
         """End the session with an error; what has arrived is still delivered."""
-        self.close()
+        self._cancel()
         self._stream.fail(error)
 
     def close(self) -> None:
-        """Cancel what has not finished. May be called twice."""
-        for request_id in self._prompt_index_of:
-            self._client.cancel(request_id)
+        """Cancel what has not finished: whoever wanted it has left."""
+        self._cancel()
+        self._end_unfinished(is_our_fault=False)
+
+    def count_error(self, error: PacelineError) -> None:
+        """The answer ends with this error: a refusal if the engine took nothing on, else a failure of its choices."""
+        is_refused_by_engine = isinstance(error, RequestError | OverloadedError) and self.timing.first_token_s is None
+        if self.timing.submitted_s is None or is_refused_by_engine:
+            self._has_ended = True
+            self._metrics.reject(error.code)
+        self._end_unfinished(is_our_fault=True)
 
     @property
     def usage(self) -> Usage:
@@ -97,28 +119,64 @@ class Session:
             cached_tokens=sum(prompt.num_cached_tokens for prompt in self.prompts),
         )
 
-    def _advance(self, output: SequenceOutput) -> ChoiceDelta | None:
+    def _advance(self, output: SequenceOutput, now_s: float) -> ChoiceDelta | None:
         prompt_index = self._prompt_index_of[output.request_id]
         prompt = self.prompts[prompt_index]
         if output.choice_index == 0:
             prompt.num_cached_tokens = output.num_cached_tokens
             prompt.scores.extend(output.prompt_scores)
-        choice = self._choices[prompt_index * self.options.num_choices + output.choice_index]
+        index = prompt_index * self.options.num_choices + output.choice_index
+        choice = self._choices[index]
         if choice.is_finished:
             return None
+        if output.tokens:
+            gap_s = self.timing.record_tokens(index, now_s)
+            if gap_s is None:
+                self._metrics.time_to_first_token.observe(now_s - self.timing.arrival_s)
+            else:
+                self._metrics.inter_token_latency.observe(gap_s)
         if output.finish_reason in (FinishReason.ERROR, FinishReason.CANCELLED):
             raise PacelineError("the engine could not finish this request")
         delta = choice.push(output)
+        if delta.finish_reason is not None:
+            self.timing.finish_reasons.append(delta.finish_reason)
+            self._metrics.finish(self._finished_choice(index, delta.finish_reason, output, now_s))
         if choice.is_stopped_by_string and output.finish_reason is None:
             self._client.finish(output.request_id, output.choice_index, choice.num_tokens)
         return delta
+
+    def _cancel(self) -> None:
+        for request_id in self._prompt_index_of:
+            self._client.cancel(request_id)
+
+    def _end_unfinished(self, is_our_fault: bool) -> None:
+        if not self._has_ended:
+            self._has_ended = True
+            self._metrics.break_off(sum(not choice.is_finished for choice in self._choices), is_our_fault)
+
+    def _finished_choice(self, index: int, reason: str, output: SequenceOutput, now_s: float) -> FinishedChoice:
+        timing = self.timing
+        assert timing.submitted_s is not None, "nothing comes back that was not submitted"
+        return FinishedChoice(
+            reason=reason,
+            arrival_s=timing.arrival_s,
+            submitted_s=timing.submitted_s,
+            admitted_s=output.admitted_s,
+            first_token_s=timing.first_token_s_of.get(index),
+            end_s=now_s,
+            num_prompt_tokens=len(self.prompts[index // self.options.num_choices].token_ids),
+            num_cached_tokens=output.num_cached_tokens,
+            num_tokens=self._choices[index].num_tokens,
+        )
 
     def _request(self, token_ids: Sequence[int]) -> Request:
         if not token_ids:
             raise RequestError("prompt must hold at least one token", "prompt")
         options = self.options
         ending = options.ending
-        stop_ids = ending.stop_token_ids | (frozenset() if ending.ignore_eos else self._tokenizer.eos_ids)
+        # A grammar says itself where its output may end; nothing can follow a complete one.
+        runs_on = ending.ignore_eos and options.sampling.grammar is None
+        stop_ids = ending.stop_token_ids | (frozenset() if runs_on else self._tokenizer.eos_ids)
         sampling = replace(
             options.sampling,
             seed=self._draw_seed() if options.seed is None else options.seed,

@@ -7,7 +7,7 @@ counting bytes takes neither. A quote inside a JSON string is escaped, so a quot
 import msgspec
 
 from paceline.errors import ContextLengthError, RequestError
-from paceline.server.limits import MAX_CONTENT_PARTS, MAX_FIELD_BYTES, MAX_MESSAGES, MAX_PROMPTS
+from paceline.server.limits import MAX_CONTENT_PARTS, MAX_FIELD_BYTES, MAX_MESSAGES, MAX_PROMPTS, MAX_TOOLS_BYTES
 
 HEAD_BYTES = 64
 WHITESPACE = b" \t\r\n"
@@ -16,8 +16,9 @@ WHITESPACE = b" \t\r\n"
 def check_size(name: str, raw: msgspec.Raw) -> None:
     """Refuse a field that is longer than any valid value."""
     num_bytes = len(memoryview(raw))
-    if num_bytes > MAX_FIELD_BYTES:
-        raise RequestError(f"{name} may have at most {MAX_FIELD_BYTES} bytes of JSON, got {num_bytes}", name)
+    most = MAX_TOOLS_BYTES if name == "tools" else MAX_FIELD_BYTES
+    if num_bytes > most:
+        raise RequestError(f"{name} may have at most {most} bytes of JSON, got {num_bytes}", name)
 
 
 def check_messages_size(raw: msgspec.Raw) -> None:

@@ -20,6 +20,7 @@ from paceline.server.fields import DETOKENIZE, TOKENIZE
 from paceline.server.prompts import conversation_ids
 from paceline.server.protocol import Conversation, decode, parse_conversation
 from paceline.server.receive import read_body
+from paceline.server.tool_request import parse_tool_use
 from paceline.text.model_text import ModelText
 
 
@@ -40,7 +41,7 @@ def parse_tokenize(data: bytes, facts: EngineLimits) -> TokenizeRequest:
         raise RequestError("send either prompt or messages", "prompt")
     return TokenizeRequest(
         model=body.model,
-        content=parse_conversation(body) if body.prompt is None else body.prompt,
+        content=parse_conversation(body, parse_tool_use(body)) if body.prompt is None else body.prompt,
         add_special_tokens=body.add_special_tokens is not False,
         returns_pieces=body.return_token_strs is True,
     )

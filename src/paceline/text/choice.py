@@ -52,10 +52,11 @@ class ChoiceText:
         skip_special: bool = True,
         at_start: bool = False,
         start_offset: int = 0,
+        kept_special_ids: frozenset[int] = frozenset(),
     ) -> None:
         """`at_start`: the tokens begin a text (an echoed prompt). Offsets count from `start_offset`."""
         self._tokenizer = tokenizer
-        self._text = IncrementalText(tokenizer, skip_special, at_start)
+        self._text = IncrementalText(tokenizer, skip_special, at_start, kept_special_ids)
         self._scanner = StopScanner(stops)
         self._start_offset = start_offset
         self._decoded = start_offset

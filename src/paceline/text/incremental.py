@@ -13,10 +13,19 @@ from paceline.text.tokenizer import Tokenizer
 class IncrementalText:
     """The text so far of one sequence, handed out as deltas."""
 
-    def __init__(self, tokenizer: Tokenizer, skip_special: bool = True, at_start: bool = False) -> None:
-        """`at_start`: the tokens begin a text, so the space some models put before it is taken away."""
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        skip_special: bool = True,
+        at_start: bool = False,
+        kept_special_ids: frozenset[int] = frozenset(),
+    ) -> None:
+        """`at_start`: the tokens begin a text, so the space some models put before it is taken away.
+
+        `kept_special_ids` are in the text even when special tokens are skipped.
+        """
         self._tokenizer = tokenizer
-        self._skipped = tokenizer.special_ids if skip_special else frozenset()
+        self._skipped = tokenizer.special_ids - kept_special_ids if skip_special else frozenset()
         self._strips_space = at_start and tokenizer.strips_first_space
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 

@@ -19,6 +19,7 @@ from paceline.text.budget import BudgetExceededError
 from paceline.text.folder_tokenizer import read_object, read_text
 from paceline.text.sandbox import MeteredEnvironment
 from paceline.text.tokenizer import Tokenizer
+from paceline.text.tool_formats import TemplateTools
 
 # What a template gets from us, and what callers of other template engines pass beside its variables.
 RESERVED_NAMES = frozenset(
@@ -58,6 +59,7 @@ class ChatTemplate:
             "strftime_now": lambda form: now().strftime(form),
         }
         self._template = None if source is None else _compile(source, names)
+        self.tools = TemplateTools.of(source)
 
     def render(
         self,

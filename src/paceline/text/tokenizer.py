@@ -131,6 +131,15 @@ class Tokenizer:
         """The token as the vocabulary spells it, spaces and bytes marked; empty for an id that no token has."""
         return (self._pieces[token_id] if token_id < self.vocab_size else None) or ""
 
+    def special_ids_of(self, texts: Iterable[str]) -> frozenset[int]:
+        """The special tokens that are written like one of the texts."""
+        ids = map(self._backend.token_to_id, texts)
+        return frozenset(token_id for token_id in ids if token_id in self.special_ids)
+
+    def all_token_bytes(self) -> tuple[bytes, ...]:
+        """`token_bytes` of every id, by id. Some 50 ms for a vocabulary of 50,000."""
+        return tuple(map(self.token_bytes, range(self.vocab_size)))
+
     def token_text(self, token_id: int) -> str:
         """One token shown alone, special or not, as logprobs list it; U+FFFD where it splits a character."""
         return self.token_bytes(token_id).decode("utf-8", "replace")
