@@ -90,6 +90,9 @@ def serve(  # one parameter a flag is how typer reads a command line
     uds: Annotated[str | None, typer.Option(help="Listen on this unix socket instead of host and port.")] = None,
     log_format: Annotated[str, typer.Option(help="plain or json: one line a request, on standard error.")] = "plain",
     chat_template: Annotated[str | None, typer.Option(help="File with a chat template.")] = None,
+    generation_config: Annotated[
+        str, typer.Option(help="Sampling defaults: auto takes the model's, none (or vllm) the built-in ones.")
+    ] = "auto",
     tool_call_parser: Annotated[
         str | None, typer.Option(help="hermes, llama3_json or mistral. Default: what the chat template speaks.")
     ] = None,
@@ -133,6 +136,7 @@ def serve(  # one parameter a flag is how typer reads a command line
         uds=uds,
         log_format=log_format,
         chat_template=chat_template,
+        generation_config=generation_config,
         seed=seed,
         shutdown_timeout_s=shutdown_timeout,
         request_timeout_s=request_timeout,

@@ -13,6 +13,7 @@ from paceline.errors import ConfigError
 
 DEFAULT_MODEL = "smollm2-135m"
 DEFAULT_ENGINE_FACTORY = "paceline.engine.engine:build_engine"
+GENERATION_CONFIGS = ("auto", "none", "vllm")
 KV_CACHE_DTYPES = ("auto", "float32", "bfloat16")
 INSTRUCTION_SETS = ("avx512", "portable")
 LOG_FORMATS = ("plain", "json")
@@ -91,6 +92,7 @@ class ServeConfig:
     served_model_names: tuple[str, ...] = ()
     api_keys: tuple[str, ...] = ()
     chat_template: str | None = None
+    generation_config: str = "auto"
     seed: int | None = None
     shutdown_timeout_s: float = 30.0
     live_timeout_s: float = 60.0
@@ -118,6 +120,9 @@ class ServeConfig:
         for origin in self.allowed_origins:
             if origin != "*" and not re.fullmatch(r"https?://[^/\s]+", origin):
                 raise ConfigError(f"--allowed-origins must be * or SCHEME://HOST[:PORT] without a path, got {origin!r}")
+        if self.generation_config not in GENERATION_CONFIGS:
+            allowed = ", ".join(GENERATION_CONFIGS)
+            raise ConfigError(f"--generation-config must be one of {allowed}, got {self.generation_config!r}")
         check_name("--tool-call-parser", self.tool_call_parser, TOOL_CALL_PARSERS)
         check_name("--reasoning-parser", self.reasoning_parser, REASONING_PARSERS)
         if any(not key.strip() or not key.isascii() for key in self.api_keys):

@@ -32,7 +32,7 @@ async def chat_completions(context: ServingContext, request: Request) -> Respons
     """POST /v1/chat/completions."""
     check_key(request, context.config.api_keys)
     text = context.check_ready()
-    parsed = parse_chat(await read_body(request), context.client.limits)
+    parsed = parse_chat(await read_body(request), context.client.limits, text.defaults)
     context.check_model(parsed.model)
     token_ids = await encode_chat(text, parsed)
     reading = chat_reading(context.config, text, parsed, token_ids)
@@ -47,7 +47,7 @@ async def completions(context: ServingContext, request: Request) -> Response:
     """POST /v1/completions."""
     check_key(request, context.config.api_keys)
     text = context.check_ready()
-    parsed = parse_completion(await read_body(request), context.client.limits)
+    parsed = parse_completion(await read_body(request), context.client.limits, text.defaults)
     context.check_model(parsed.model)
     prompts = await encode_completion(text, parsed)
     answer = CompletionAnswer(parsed.model, parsed, prompts, text.tokenizer)

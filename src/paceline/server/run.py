@@ -75,8 +75,10 @@ async def serve(config: ServeConfig, started: Started, load_text: TextLoader) ->
         gc.collect()
         gc.freeze()  # what is loaded stays: collections need not walk it
         if not stop.is_set():
+            assert context.text is not None, "text and engine have loaded"
             beating = asyncio.ensure_future(beat(context))
-            for line in summary_lines(config, client.limits, shown_address(started.listener, config.host)):
+            address = shown_address(started.listener, config.host)
+            for line in summary_lines(config, client.limits, address, context.text.defaults):
                 print(line, flush=True)
             await stop.wait()
             beating.cancel()
