@@ -7,7 +7,7 @@ compiler reads them.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import quote
 
 import msgspec
@@ -102,7 +102,7 @@ def nudge_exclusive_bounds(schema: dict[str, Any], place: str, param: str) -> No
             schema[keyword] = bound + inward
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int | float]:
     """Whether it is a number of JSON."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
