@@ -33,6 +33,9 @@ bench: $(DEV_READY)
 	$(BIN)/python benchmarks/prefix.py
 	$(BIN)/python benchmarks/admission.py --pool 6144 --requests 80
 	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/sampled.py
+	$(BIN)/python benchmarks/over_http.py
+	$(BIN)/python benchmarks/structured.py
 	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/structured.py
 
