@@ -35,7 +35,6 @@ bench: $(DEV_READY)
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/sampled.py
 	$(BIN)/python benchmarks/over_http.py
-	$(BIN)/python benchmarks/structured.py
 	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/structured.py
 
