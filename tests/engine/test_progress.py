@@ -1,5 +1,7 @@
 """Whether an engine makes progress, and how fast its queue drains: judged on clocks that tests turn."""
 
+from dataclasses import replace
+
 from paceline.core.request import Request, RequestId, SamplingParams, StopRule, token_array
 from paceline.engine.contract import EngineGauges
 from paceline.engine.drain_rate import DrainRate
@@ -39,6 +41,15 @@ def test_silence_is_no_progress() -> None:
     watch = ProgressWatch(TIMEOUT_S, 5.0)
     assert not watch.stalled_s(65.0)
     assert watch.stalled_s(66.0) == 61.0
+
+
+def test_a_grammar_that_is_being_compiled_makes_no_steps_and_is_no_stall() -> None:
+    watch = ProgressWatch(TIMEOUT_S, 0.0)
+    for now_s in (30.0, 80.0, 130.0):
+        watch.saw_gauges(replace(gauges(7, is_busy=False), num_waiting=2, num_compiling=2), now_s)
+        assert not watch.stalled_s(now_s + 50)
+    watch.saw_gauges(replace(gauges(7), num_waiting=2, num_compiling=2), 180.0)
+    assert watch.stalled_s(240.0) == 110.0
 
 
 def test_an_engine_without_work_may_be_silent() -> None:

@@ -74,8 +74,8 @@ class EngineCounters:
 class EngineGauges:
     """The engine's state between two steps, counted in sequences (choices) and blocks.
 
-    `num_following` of the waiting ones wait for a prefix that another sequence is computing. Cached blocks are those no
-    running sequence holds; they can be evicted.
+    `num_following` of the waiting ones wait for a prefix that another sequence is computing, `num_compiling` for their
+    grammar. Cached blocks are those no running sequence holds; they can be evicted.
     """
 
     num_waiting: int
@@ -85,6 +85,7 @@ class EngineGauges:
     num_blocks_cached: int
     num_blocks_total: int
     counters: EngineCounters
+    num_compiling: int = 0
 
     @property
     def num_preemptions(self) -> int:

@@ -123,6 +123,7 @@ class Engine:
             num_blocks_cached=pool.num_cached,
             num_blocks_total=pool.num_blocks,
             counters=self._counters(),
+            num_compiling=self._grammars.num_waiting,
         )
 
     def _counters(self) -> EngineCounters:

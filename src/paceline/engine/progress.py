@@ -30,7 +30,8 @@ class ProgressWatch:
 
     def saw_gauges(self, gauges: EngineGauges, now_s: float) -> None:
         """The engine answered."""
-        has_work = gauges.num_running + gauges.num_waiting > 0
+        # A grammar being compiled needs no step, and has a time limit of its own.
+        has_work = gauges.num_running + gauges.num_waiting > gauges.num_compiling
         if not has_work or gauges.step_index != self._step_index:
             self._progress_s = now_s
         self._step_index = gauges.step_index
