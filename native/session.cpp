@@ -147,8 +147,8 @@ void Session::check_sample(const SampleRows& rows, int64_t row) const {
   require(rows.bias_starts[row] >= 0 && rows.bias_starts[row] <= rows.bias_starts[row + 1] &&
               rows.bias_starts[row + 1] <= rows.num_bias,
           "bias_starts", rows.bias_starts[row + 1], rows.num_bias);
-  require(rows.mask_rows[row] >= -1 && rows.mask_rows[row] < rows.num_masks, "mask_rows",
-          rows.mask_rows[row], rows.num_masks - 1);
+  require(rows.mask_rows[row] >= -1 && rows.mask_rows[row] < rows.num_masks, "mask_rows", rows.mask_rows[row],
+          rows.num_masks - 1);
   if (rows.mask_rows[row] >= 0)
     require(rows.mask_stride == (vocab_size() + 31) / 32, "words of a mask", rows.mask_stride,
             (vocab_size() + 31) / 32);

@@ -104,6 +104,8 @@ class ScriptedEngine:
         fault = self.faults.get(str(request.prompt[0]))
         if fault == "exit":
             os._exit(9)
+        if fault == "hang":
+            self.step_s = 3600.0
         if fault == "raise":
             raise RuntimeError("the scripted fault")
 

@@ -1,5 +1,7 @@
 """The served fields of a request body as they come: types checked, values not yet. null and absent are the same."""
 
+from typing import Any
+
 import msgspec
 
 from paceline.server.structured_fields import ResponseFormat, StructuredOutputs
@@ -34,6 +36,7 @@ class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a stream reports. `include_obfuscation` is accepted: we pad nothing."""
 
     include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
     include_obfuscation: bool | None = None
 
 
@@ -43,13 +46,17 @@ class Body(msgspec.Struct, frozen=True):
     model: str
     messages: list[Message] | None = None
     prompt: str | list[str | int | list[int]] | None = None
-    input: str | list[str | int | list[int]] | None = None
     tools: list[Tool] | None = None
     tool_choice: str | ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     include_reasoning: bool | None = None
     echo: bool | None = None
     add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    add_special_tokens: bool | None = None
+    truncate_prompt_tokens: int | None = None
+    return_token_ids: bool | None = None
     n: int | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
@@ -75,14 +82,46 @@ class Body(msgspec.Struct, frozen=True):
     stream_options: StreamOptions | None = None
     priority: int | None = None
     cache_salt: str | None = None
-    encoding_format: str | None = None
-    dimensions: int | None = None
-    normalize: bool | None = None
-    truncate_prompt_tokens: int | None = None
-    add_special_tokens: bool | None = None
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
     guided_json: msgspec.Raw = ABSENT
     guided_regex: str | None = None
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
+
+
+class EmbeddingBody(msgspec.Struct, frozen=True):
+    """What /v1/embeddings is asked."""
+
+    model: str
+    input: str | list[str | int | list[int]] | None = None
+    encoding_format: str | None = None
+    dimensions: int | None = None
+    normalize: bool | None = None
+    truncate_prompt_tokens: int | None = None
+    add_special_tokens: bool | None = None
+    priority: int | None = None
+    cache_salt: str | None = None
+
+
+class TokenizeBody(msgspec.Struct, frozen=True):
+    """What /tokenize is asked: the ids of a text, or of a conversation."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: list[Message] | None = None
+    tools: list[Tool] | None = None
+    tool_choice: str | ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    add_special_tokens: bool | None = None
+    return_token_strs: bool | None = None
+
+
+class DetokenizeBody(msgspec.Struct, frozen=True):
+    """What /detokenize is asked: the text of some ids."""
+
+    tokens: list[int]
+    model: str | None = None

@@ -23,7 +23,10 @@ LOAD_RETRY_AFTER_S = 2.0
 
 @dataclass(slots=True)
 class ServingContext:
-    """The server's state. Written by its start and stop only; routes add and remove their open sessions."""
+    """The server's state. Written by its start and stop only; routes add and remove their open sessions.
+
+    `num_open_requests`: HTTP requests that have arrived and are not answered yet, with a session or without.
+    """
 
     config: ServeConfig
     client: EngineClient
@@ -31,6 +34,7 @@ class ServingContext:
     text: ModelText | None = None
     is_draining: bool = False
     open_sessions: set[Session | EmbeddingSession] = field(default_factory=set)
+    num_open_requests: int = 0
     seeds: random.Random | None = None
     metrics: Metrics = field(init=False)
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from paceline.core.request import token_array
 from paceline.engine.contract import EngineLimits
 from paceline.errors import ContextLengthError, RequestError
-from paceline.server.body import Body
+from paceline.server.body import EmbeddingBody
 from paceline.server.checks import check_range, shown
 from paceline.server.embedding_vector import VectorForm
 from paceline.server.fields import EMBEDDING
 from paceline.server.limits import MAX_INT32
-from paceline.server.options import parse_namespace
+from paceline.server.options import parse_namespace, parse_truncation
 from paceline.server.protocol import Prompt, decode, parse_prompts
 from paceline.text.model_text import ModelText
 
@@ -38,7 +38,7 @@ class EmbeddingRequest:
 
 def parse_embedding(data: bytes, limits: EngineLimits) -> EmbeddingRequest:
     """Parse a request. Raises RequestError naming the field, the limit and the value."""
-    body = decode(data, EMBEDDING, limits)
+    body = decode(data, EMBEDDING, limits, EmbeddingBody)
     if body.encoding_format not in (None, "float", "base64"):
         raise RequestError(
             f"encoding_format must be 'float' or 'base64', got {shown(body.encoding_format)}", "encoding_format"
@@ -52,20 +52,11 @@ def parse_embedding(data: bytes, limits: EngineLimits) -> EmbeddingRequest:
         inputs=parse_prompts(body.input, limits.vocab_size, "input"),
         form=VectorForm(body.dimensions, body.normalize is not False),
         is_base64=body.encoding_format == "base64",
-        max_input_tokens=parse_truncation(body, limits.effective_context),
+        max_input_tokens=parse_truncation(body.truncate_prompt_tokens, 0, limits.effective_context),
         adds_special_tokens=body.add_special_tokens is not False,
         priority=priority,
         namespace=parse_namespace(body.cache_salt),
     )
-
-
-def parse_truncation(body: Body, context: int) -> int | None:
-    """How many of an input's last tokens are kept; -1 as many as the context holds, as in vLLM."""
-    asked = body.truncate_prompt_tokens
-    if asked is None or asked == WHOLE_CONTEXT:
-        return None if asked is None else context
-    check_range(asked, 1, context, "truncate_prompt_tokens")
-    return asked
 
 
 async def encode_inputs(text: ModelText, request: EmbeddingRequest, context: int) -> "list[array[int]]":
