@@ -47,7 +47,8 @@ REFUSED = [
     ({"dimensions": EMBEDDING_WIDTH + 1}, "dimensions", "invalid_value"),
     ({"dimensions": "many"}, "dimensions", "invalid_value"),
     ({"truncate_prompt_tokens": 0}, "truncate_prompt_tokens", "invalid_value"),
-    ({"truncate_prompt_tokens": CONTEXT + 1}, "truncate_prompt_tokens", "invalid_value"),
+    ({"truncate_prompt_tokens": -2}, "truncate_prompt_tokens", "invalid_value"),
+    ({"input": "a" * (CONTEXT + 9), "truncate_prompt_tokens": CONTEXT + 1}, "input", "context_length_exceeded"),
     ({"normalize": "yes"}, "normalize", "invalid_value"),
     ({"priority": 2**31}, "priority", "invalid_value"),
     ({"cache_salt": ""}, "cache_salt", "invalid_value"),
@@ -178,3 +179,20 @@ def test_an_engine_that_dies_answers_503(start_server: Callable[..., RunningServ
     response = server.post("embeddings", ASKED | {"input": [[5, 6], [7, 8], [9, 10]]})
     assert (response.status_code, response.json()["error"]["code"]) == (503, "unavailable")
     assert "retry-after" in response.headers
+
+
+def test_inputs_count_towards_a_keys_tokens(start_server: Callable[..., RunningServer]) -> None:
+    server = start_server({"rate_limit_tokens": 1000})
+    first = server.post("embeddings", ASKED | {"input": ["x" * 300, "y" * 300]})
+    assert (first.status_code, first.headers["x-ratelimit-limit-tokens"]) == (200, "1000")
+    refused = server.post("embeddings", ASKED | {"input": "x" * 900})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (429, "rate_limit_exceeded")
+    assert "900, and 4" in refused.json()["error"]["message"]
+    assert server.post("embeddings", ASKED | {"input": "x" * 300}).status_code == 200
+
+
+def test_the_request_timeout_ends_a_call(start_server: Callable[..., RunningServer], journal: Path) -> None:
+    server = start_server({"request_timeout_s": 0.5}, step_s=0.01, journal=str(journal))
+    response = server.post("embeddings", ASKED | {"input": LONG})
+    assert (response.status_code, response.json()["error"]["code"]) == (504, "request_timeout")
+    wait_for(lambda: journal.read_text().endswith("0 32\n"))

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 
 from paceline.errors import RateLimitError, RequestTimeoutError
+from paceline.server.embedding_session import EmbeddingSession
 from paceline.server.record import RequestRecord
 from paceline.server.session import Session
 
@@ -12,7 +13,7 @@ from paceline.server.session import Session
 class Admission:
     """Whoever makes one closes it, however the request ends."""
 
-    def __init__(self, session: Session, record: RequestRecord, timeout_s: float | None) -> None:
+    def __init__(self, session: Session | EmbeddingSession, record: RequestRecord, timeout_s: float | None) -> None:
         session.timing.arrival_s = record.arrival_s
         record.session = session
         self._session = session

@@ -1,10 +1,9 @@
 """The body of /v1/embeddings as a value that can't be invalid, and its inputs as token ids."""
 
 import asyncio
-from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paceline.core.request import token_array
 from paceline.engine.contract import EngineLimits
 from paceline.errors import ContextLengthError, RequestError
 from paceline.server.body import EmbeddingBody
@@ -15,8 +14,6 @@ from paceline.server.limits import MAX_INT32
 from paceline.server.options import parse_namespace, parse_truncation
 from paceline.server.protocol import Prompt, decode, parse_prompts
 from paceline.text.model_text import ModelText
-
-WHOLE_CONTEXT = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +56,10 @@ def parse_embedding(data: bytes, limits: EngineLimits) -> EmbeddingRequest:
     )
 
 
-async def encode_inputs(text: ModelText, request: EmbeddingRequest, context: int) -> "list[array[int]]":
+async def encode_inputs(text: ModelText, request: EmbeddingRequest, context: int) -> list[Sequence[int]]:
     """Token ids of every input, in a thread: no stream waits for them. Raises RequestError naming the input."""
 
-    def encode(index: int, given: Prompt) -> "array[int]":
+    def encode(index: int, given: Prompt) -> Sequence[int]:
         param = "input" if len(request.inputs) == 1 else f"input[{index}]"
         token_ids = text.tokenizer.encode(given, request.adds_special_tokens) if isinstance(given, str) else given
         if not token_ids:
@@ -75,6 +72,6 @@ async def encode_inputs(text: ModelText, request: EmbeddingRequest, context: int
                 "shorten it or set truncate_prompt_tokens",
                 param,
             )
-        return token_array(token_ids)
+        return token_ids
 
     return await asyncio.to_thread(lambda: [encode(index, given) for index, given in enumerate(request.inputs)])

@@ -6,40 +6,55 @@ arrives meanwhile from being admitted, and half the rows are more than a step's 
 """
 
 import time
-from array import array
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 
-from paceline.core.request import Request, RequestId, StopRule
+from paceline.core.request import Request, RequestId, StopRule, token_array
 from paceline.engine.client import EngineClient
 from paceline.engine.stream import OutputStream
 from paceline.errors import PacelineError
+from paceline.server.session import Usage
+from paceline.server.timing import RequestTiming
 
 POOLED = StopRule(max_tokens=0)
 
 
 class EmbeddingSession:
-    """The inputs of one HTTP request, from submission to their pooled states."""
+    """The inputs of one HTTP request, from submission to their pooled states. `usage` counts those that came back."""
 
     def __init__(self, client: EngineClient, priority: int, namespace: bytes) -> None:
+        self.timing = RequestTiming(arrival_s=time.monotonic())
+        self.usage = Usage(0, 0, 0)
         self._client = client
         self._priority = priority
         self._namespace = namespace
         self._stream = OutputStream()
-        self._index_of: dict[RequestId, int] = {}
+        self._waiting: deque[tuple[int, Sequence[int]]] = deque()
+        self._open: dict[RequestId, tuple[int, int]] = {}
         self._is_closed = False
 
-    async def pooled(self, inputs: "Sequence[array[int]]") -> AsyncIterator[tuple[int, bytes]]:
+    def most_tokens(self, inputs: Sequence[Sequence[int]]) -> int:
+        """The most tokens that the inputs can come to."""
+        return sum(map(len, inputs))
+
+    def submit(self, inputs: Sequence[Sequence[int]]) -> None:
+        """Have the inputs computed as `pooled` is read."""
+        self.timing.submitted_s = time.monotonic()
+        self._waiting.extend(enumerate(inputs))
+
+    async def pooled(self) -> AsyncIterator[tuple[int, bytes]]:
         """(input index, pooled state) in order of completion. Raises what the engine refused with or died of."""
         max_open = max(1, self._client.limits.max_num_seqs // 2)
-        waiting = deque(enumerate(inputs))
-        while waiting or self._index_of:
-            while waiting and len(self._index_of) < max_open and not self._is_closed:
-                self._submit(*waiting.popleft())
+        while self._waiting or self._open:
+            while self._waiting and len(self._open) < max_open and not self._is_closed:
+                self._send(*self._waiting.popleft())
             for output in await self._stream.take():
-                index = self._index_of.pop(output.request_id)
+                index, num_tokens = self._open.pop(output.request_id)
                 if output.pooled is None:
                     raise PacelineError("the engine could not finish this request")
+                before = self.usage
+                cached_tokens = before.cached_tokens + output.num_cached_tokens
+                self.usage = Usage(before.prompt_tokens + num_tokens, 0, cached_tokens)
                 yield index, output.pooled
 
     def fail(self, error: PacelineError) -> None:
@@ -50,18 +65,18 @@ class EmbeddingSession:
     def close(self) -> None:
         """Cancel what has not finished, submit nothing more. May be called twice."""
         self._is_closed = True
-        for request_id in self._index_of:
+        for request_id in self._open:
             self._client.cancel(request_id)
 
-    def _submit(self, index: int, tokens: "array[int]") -> None:
+    def _send(self, index: int, tokens: Sequence[int]) -> None:
         request = Request(
             request_id=self._client.draw_request_id(),
-            prompt=tokens,
+            prompt=token_array(tokens),
             stop=POOLED,
             arrival_s=time.monotonic(),
             priority=self._priority,
             namespace=self._namespace,
             pooling=self._client.limits.pooling,
         )
-        self._index_of[request.request_id] = index
+        self._open[request.request_id] = index, len(tokens)
         self._client.submit(request, self._stream)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
+from paceline.server.embedding_session import EmbeddingSession
 from paceline.server.keys import key_index
 from paceline.server.rate_limit import KeyLimits
 from paceline.server.session import Session
@@ -20,7 +21,7 @@ class RequestRecord:
     """One request. `key_position`: which of our keys it bears (1 is the first), never the key itself.
 
     `limits`: its key's rate limits, when it counts towards them. `model` and `session` are None where nothing was to be
-    generated, `status` is until an answer begins.
+    computed, `status` is until an answer begins.
     """
 
     request_id: str
@@ -30,7 +31,7 @@ class RequestRecord:
     key_position: int | None = None
     limits: KeyLimits | None = None
     model: str | None = None
-    session: Session | None = None
+    session: Session | EmbeddingSession | None = None
     status: int | None = None
     is_client_gone: bool = False
 
