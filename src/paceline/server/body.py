@@ -41,7 +41,7 @@ class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Body(msgspec.Struct, frozen=True):
-    """Both routes' fields; which of them a route serves is judged before this is decoded."""
+    """All routes' fields; which of them a route serves is judged before this is decoded."""
 
     model: str
     messages: list[Message] | None = None
@@ -88,6 +88,20 @@ class Body(msgspec.Struct, frozen=True):
     guided_regex: str | None = None
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
+
+
+class EmbeddingBody(msgspec.Struct, frozen=True):
+    """What /v1/embeddings is asked."""
+
+    model: str
+    input: str | list[str | int | list[int]] | None = None
+    encoding_format: str | None = None
+    dimensions: int | None = None
+    normalize: bool | None = None
+    truncate_prompt_tokens: int | None = None
+    add_special_tokens: bool | None = None
+    priority: int | None = None
+    cache_salt: str | None = None
 
 
 class TokenizeBody(msgspec.Struct, frozen=True):

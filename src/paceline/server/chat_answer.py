@@ -28,6 +28,7 @@ class ChatAnswer:
     """One answer's format; an AnswerFormat."""
 
     def __init__(self, model: str, options: Options, tokenizer: Tokenizer) -> None:
+        self.model = model
         self._envelope = Envelope.new("chatcmpl", model)
         self._options = options
         self._tokenizer = tokenizer

@@ -21,6 +21,7 @@ class CompletionAnswer:
     def __init__(
         self, model: str, request: CompletionRequest, prompts: Sequence[EncodedPrompt], tokenizer: Tokenizer
     ) -> None:
+        self.model = model
         self._envelope = Envelope.new("cmpl", model)
         self._options = request.options
         self._echo = request.echo

@@ -39,9 +39,11 @@ STRUCTURED = {
 COMMON = SAMPLING | ENDING | REPORTING | PROMPT | STRUCTURED | {"model", "n", "priority", "cache_salt"}
 CHAT = frozenset(COMMON | TEMPLATE | {"max_completion_tokens", "top_logprobs", "include_reasoning"})
 COMPLETION = frozenset(COMMON | {"prompt", "echo"})
+VECTOR = {"encoding_format", "dimensions", "normalize", "truncate_prompt_tokens", "add_special_tokens"}
+EMBEDDING = frozenset(VECTOR | {"model", "input", "priority", "cache_salt"})
 TOKENIZE = frozenset(TEMPLATE | {"model", "prompt", "add_special_tokens", "return_token_strs"})
 DETOKENIZE = frozenset({"model", "tokens"})
-ROUTE_FIELDS = CHAT | COMPLETION | TOKENIZE | DETOKENIZE
+ROUTE_FIELDS = CHAT | COMPLETION | EMBEDDING | TOKENIZE | DETOKENIZE
 
 METADATA = {
     "store",
@@ -89,7 +91,7 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
 }
 MAX_NEUTRAL_BYTES = 32
 # Fields that may be long; what they may hold is counted before they are decoded (`sizes.py`).
-SIZED_APART = ("messages", "prompt", "tokens")
+SIZED_APART = ("messages", "prompt", "tokens", "input")
 
 
 def check_fields(body: Mapping[str, msgspec.Raw], served: frozenset[str]) -> None:

@@ -20,6 +20,9 @@ MAX_NAME_CHARS = 256
 MAX_MESSAGES = 4096
 MAX_CONTENT_PARTS = 16384
 MAX_PROMPTS = 2048
+MAX_INPUT_IDS = 300_000
+"""Token ids of one embeddings request, when they come as ids."""
+
 MAX_LISTED_TOKENS = 128 * 1024
 """Token ids of one prompt that is cut to its last ones, or of one text asked for; a longer context raises it."""
 

@@ -26,7 +26,7 @@ from paceline.server.limits import (
     MAX_TEMPLATE_VARIABLES,
 )
 from paceline.server.options import Options, parse_options
-from paceline.server.sizes import check_messages_size, check_prompt_size
+from paceline.server.sizes import check_input_size, check_messages_size, check_prompt_size
 from paceline.server.tool_history import answer_calls, check_calls_size, message_extras
 from paceline.server.tool_request import ToolUse, parse_tool_use, with_forced_call
 from paceline.text.defaults import BUILT_IN, SamplingDefaults
@@ -162,6 +162,8 @@ def decode(data: bytes, served: frozenset[str], limits: EngineLimits, kind: type
         check_fields(fields, served)
         for name in {"prompt", "tokens"} & fields.keys():
             check_prompt_size(name, fields[name], most_listed_tokens(fields, limits.effective_context))
+        if "input" in fields:
+            check_input_size(fields["input"])
         if "messages" in fields:
             check_messages_size(fields["messages"])
         return msgspec.json.decode(data, type=kind)
@@ -237,24 +239,26 @@ def part_text(part: ContentPart, param: str) -> str:
     return part.text
 
 
-def parse_prompts(prompt: str | list[str | int | list[int]] | None, vocab_size: int) -> tuple[Prompt, ...]:
-    """The prompts of a completion: text, texts, token ids, or lists of token ids."""
+def parse_prompts(
+    prompt: str | list[str | int | list[int]] | None, vocab_size: int, param: str = "prompt"
+) -> tuple[Prompt, ...]:
+    """The prompts of a request (`param` names them): text, texts, token ids, or lists of token ids."""
     if prompt is None:
-        raise RequestError("prompt is missing", "prompt")
+        raise RequestError(f"{param} is missing", param)
     if isinstance(prompt, str):
         return (prompt,)
     if not prompt:
-        raise RequestError("prompt must hold at least one text or token id", "prompt")
+        raise RequestError(f"{param} must hold at least one text or token id", param)
     if not isinstance(prompt[0], int):
-        check_length(prompt, MAX_PROMPTS, "prompt", "prompts")
+        check_length(prompt, MAX_PROMPTS, param, "prompts")
     token_ids = tuple(item for item in prompt if isinstance(item, int))
     if len(token_ids) == len(prompt):
-        check_token_ids(token_ids, vocab_size, "prompt")
+        check_token_ids(token_ids, vocab_size, param)
         return (token_ids,)
     if token_ids or len({type(item) for item in prompt}) > 1:
-        raise RequestError("prompt mixes texts and token ids; send one kind", "prompt")
+        raise RequestError(f"{param} mixes texts and token ids; send one kind", param)
     return tuple(
-        item if isinstance(item, str) else listed_prompt(item, vocab_size, f"prompt[{index}]")
+        item if isinstance(item, str) else listed_prompt(item, vocab_size, f"{param}[{index}]")
         for index, item in enumerate(prompt)
         if not isinstance(item, int)
     )

@@ -7,7 +7,14 @@ counting bytes takes neither. A quote inside a JSON string is escaped, so a quot
 import msgspec
 
 from paceline.errors import ContextLengthError, RequestError
-from paceline.server.limits import MAX_CONTENT_PARTS, MAX_FIELD_BYTES, MAX_MESSAGES, MAX_PROMPTS, MAX_TOOLS_BYTES
+from paceline.server.limits import (
+    MAX_CONTENT_PARTS,
+    MAX_FIELD_BYTES,
+    MAX_INPUT_IDS,
+    MAX_MESSAGES,
+    MAX_PROMPTS,
+    MAX_TOOLS_BYTES,
+)
 
 HEAD_BYTES = 64
 WHITESPACE = b" \t\r\n"
@@ -42,3 +49,12 @@ def check_prompt_size(name: str, raw: msgspec.Raw, max_tokens: int) -> None:
         if num_tokens > max_tokens:
             kind = ContextLengthError if name == "prompt" else RequestError
             raise kind(f"{name} has {num_tokens} token ids; at most {max_tokens} are read; shorten it", name)
+
+
+def check_input_size(raw: msgspec.Raw) -> None:
+    """Refuse an embeddings input of token ids with too many of them. Texts are counted once decoded."""
+    head = bytes(memoryview(raw)[:HEAD_BYTES]).translate(None, WHITESPACE)
+    if head.startswith(b"[[") or head[1:2].isdigit():
+        num_ids = bytes(raw).count(b",") + 1
+        if num_ids > MAX_INPUT_IDS:
+            raise RequestError(f"input may hold at most {MAX_INPUT_IDS} token ids, got {num_ids}", "input")

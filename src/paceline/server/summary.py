@@ -9,9 +9,8 @@ from paceline.text.defaults import SamplingDefaults
 CONCURRENCY_CONTEXT_TOKENS = 2048
 
 
-def summary_lines(config: ServeConfig, limits: EngineLimits, port: int, defaults: SamplingDefaults) -> list[str]:
+def summary_lines(config: ServeConfig, limits: EngineLimits, address: str, defaults: SamplingDefaults) -> list[str]:
     """The start-up summary."""
-    host = f"[{config.host}]" if ":" in config.host else config.host
     context = min(CONCURRENCY_CONTEXT_TOKENS, limits.effective_context)
     concurrency = min(limits.pool_tokens // context, limits.max_num_seqs)
     speed = limits.expected_tokens_per_s
@@ -27,7 +26,7 @@ def summary_lines(config: ServeConfig, limits: EngineLimits, port: int, defaults
     }
     width = max(map(len, facts))
     lines = [f"paceline {__version__}", *(f"  {name:<{width}}  {fact}" for name, fact in facts.items())]
-    return [*lines, f"ready on http://{host}:{port}/v1"]
+    return [*lines, f"ready on {address}"]
 
 
 def rounded(value: float) -> str:

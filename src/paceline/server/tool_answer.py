@@ -58,6 +58,7 @@ class ToolAnswer:
     """One answer's format; an AnswerFormat."""
 
     def __init__(self, answer: ChatAnswer, reading: Reading, num_choices: int) -> None:
+        self.model = answer.model
         self._answer = answer
         self._reading = reading
         self._choices = [ChoiceReading(reading.new_reader()) for _ in range(num_choices)]
