@@ -18,6 +18,7 @@ import schemathesis
 from hypothesis import HealthCheck
 from schemathesis.specs.openapi import checks as openapi_checks
 
+from metrics_page import scrape
 from running_server import RunningServer, serve_model
 
 CHECKS = [
@@ -35,7 +36,10 @@ NARROWED = {
     "max_completion_tokens": {"minimum": 1, "maximum": 4},
     "min_tokens": {"maximum": 1},
     "logit_bias": {"propertyNames": {"pattern": "^[0-9]{1,2}$"}},
+    **{name: {"enum": [None]} for name in ("guided_json", "guided_regex", "guided_choice", "guided_grammar")},
 }
+# Of two fields that ask for structured output each route is sent one.
+LEFT_OUT = {"ChatCompletionRequest": "structured_outputs", "CompletionRequest": "response_format"}
 MODEL = "smollm2-135m"
 REFERENCE = {"prompt": "Once upon a time", "temperature": 0, "max_tokens": 24, "ignore_eos": True}
 GAUGES = ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc")
@@ -59,6 +63,8 @@ def fuzz(server: RunningServer, num_examples: int, seed: int = 0) -> Iterator[Ta
     for schema in document["components"]["schemas"].values():
         for name, bounds in NARROWED.items():
             schema.get("properties", {}).get(name, {}).update(bounds)
+    for name, field in LEFT_OUT.items():
+        document["components"]["schemas"][name]["properties"][field] = {"enum": [None]}
     for result in schemathesis.openapi.from_dict(document).get_all_operations():
         operation = result.ok()
         # Without a body nothing sent can contradict the document: any text is a model's name.
@@ -114,10 +120,9 @@ def reference_ids(server: RunningServer, model: str) -> list[int]:
 
 
 def gauges(server: RunningServer) -> dict[str, float]:
-    """The gauges of /metrics that must come back to zero, where the server has them."""
-    response = httpx.get(f"{server.url.removesuffix('/v1')}/metrics")
-    lines = [line for line in response.text.splitlines() if response.is_success and not line.startswith("#")]
-    return {name: float(line.split()[-1]) for name in GAUGES for line in lines if f":{name}" in line}
+    """The gauges of /metrics that must come back to where they were."""
+    page = scrape(server)
+    return {name: page.value(name) for name in GAUGES}
 
 
 def wait_for_baseline(server: RunningServer, baseline: dict[str, float]) -> None:

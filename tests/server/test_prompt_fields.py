@@ -66,6 +66,14 @@ def test_a_continued_message_is_not_begun_anew(server: RunningServer) -> None:
     assert server.post("chat/completions", body | {"add_generation_prompt": False, "max_tokens": 1}).is_success
 
 
+def test_a_message_with_calls_is_not_continued(server: RunningServer) -> None:
+    calls = [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    messages = [said("user", "a"), said("assistant", "x") | {"tool_calls": calls}]
+    body = {"model": "scripted", "messages": messages, "continue_final_message": True}
+    refused = server.post("chat/completions", body)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "continue_final_message")
+
+
 @pytest.mark.parametrize("source", [SHOUTED, FORGETFUL])
 def test_a_message_the_template_does_not_show_as_it_is_can_not_be_continued(
     start_server: Callable[..., RunningServer], tmp_path: Path, source: str

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from schema_fuzz import fuzz, reference_ids
+from schema_fuzz import fuzz, gauges, reference_ids, wait_for_baseline
 
 from running_server import RunningServer
 
@@ -14,7 +14,7 @@ def test_no_request_the_document_describes_or_forbids_is_our_fault(
     start_server: Callable[..., RunningServer], journal: Path
 ) -> None:
     server = start_server(context=256, journal=str(journal))
-    before = reference_ids(server, "scripted")
+    baseline, before = gauges(server), reference_ids(server, "scripted")
     tallies = list(fuzz(server, NUM_EXAMPLES))
     bodies = [tally for tally in tallies if tally.route.startswith("POST") and "ping" not in tally.route]
     assert len(bodies) >= 12, "six routes that take a body, in two modes"
@@ -24,3 +24,4 @@ def test_no_request_the_document_describes_or_forbids_is_our_fault(
         assert (200 in tally.statuses) == (tally.mode == "positive"), tally
     assert reference_ids(server, "scripted") == before
     assert journal.read_text().splitlines()[-1] == "1 0", "nothing but the reference stream was running"
+    wait_for_baseline(server, baseline)

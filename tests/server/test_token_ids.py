@@ -92,3 +92,19 @@ def test_usage_so_far_is_on_every_chunk_when_asked_for(start_server: Callable[..
     assert len({usage["prompt_tokens"] for usage in usages}) == 1
     alone = chunks(server, path, body | {"stream_options": {"continuous_usage_stats": True}})
     assert all("usage" not in chunk for chunk in alone), "without include_usage there is no usage to repeat"
+
+
+def test_ids_and_usage_are_told_beside_tools_too(start_server: Callable[..., RunningServer]) -> None:
+    server = start_server({"tool_call_parser": "hermes"}, step_s=0.02)
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    body = CHAT | {"tools": tools, "max_tokens": 7}
+    whole = server.post("chat/completions", body).json()
+    assert whole["choices"][0]["token_ids"] == SCRIPT[:7]
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    first, *rest = chunks(server, "chat/completions", body | {"stream_options": options})
+    assert first["prompt_token_ids"] == whole["prompt_token_ids"]
+    told = [i for chunk in rest for choice in chunk["choices"] for i in choice.get("token_ids", [])]
+    assert told == SCRIPT[:7]
+    counts = [chunk["usage"]["completion_tokens"] for chunk in rest]
+    assert counts == sorted(counts)
+    assert (len(set(counts)) > 3, counts[-1]) == (True, 7)

@@ -10,6 +10,7 @@ from running_server import RunningServer
 from scripted_text import VOCAB_SIZE, byte_ids
 
 USER = {"role": "user", "content": "a"}
+TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
 TEXTS = [
     "",
     " ",
@@ -46,8 +47,16 @@ def test_the_answer_has_the_shape_of_vllms(server: RunningServer) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"add_generation_prompt": False}, {"continue_final_message": True}, {"add_special_tokens": True}],
-    ids=lambda options: next(iter(options), "default"),
+    [
+        {},
+        {"add_generation_prompt": False},
+        {"continue_final_message": True},
+        {"add_special_tokens": True},
+        {"tools": TOOLS},
+        {"tools": TOOLS, "tool_choice": "none"},
+        {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "weather"}}},
+    ],
+    ids=lambda options: " ".join(options) or "default",
 )
 def test_a_conversation_has_the_ids_its_answer_begins_with(smol: RunningServer, options: dict[str, Any]) -> None:
     conversation = {"messages": [USER, {"role": "assistant", "content": "On"}], "model": "smollm2-135m"} | options

@@ -39,6 +39,11 @@ MESSAGES: Schema = {
     "maxItems": limits.MAX_MESSAGES,
 }
 STOP: Schema = {"type": "string", "minLength": 1, "maxLength": MAX_STOP_CHARS}
+NO_CALLS: Schema = {"enum": [None, []]}
+TEXT_OR_MESSAGES = [
+    {"required": [given], "properties": {given: {"not": NULL}, other: NULL}}
+    for given, other in (("prompt", "messages"), ("messages", "prompt"))
+]
 PENALTY: Schema = {"minimum": -limits.MAX_PENALTY, "maximum": limits.MAX_PENALTY}
 INT32: Schema = {"minimum": -limits.MAX_INT32, "maximum": limits.MAX_INT32}
 
@@ -92,7 +97,7 @@ def request_schemas(facts: EngineLimits, names: Sequence[str]) -> dict[str, Sche
     return {
         "ChatCompletionRequest": body_schema(Body, CHAT, chat, ("model", "messages")),
         "CompletionRequest": body_schema(Body, COMPLETION, completion, ("model", "prompt")),
-        "TokenizeRequest": body_schema(TokenizeBody, TOKENIZE, tokenize, ()),
+        "TokenizeRequest": body_schema(TokenizeBody, TOKENIZE, tokenize, ()) | {"anyOf": TEXT_OR_MESSAGES},
         "DetokenizeRequest": body_schema(DetokenizeBody, DETOKENIZE, any_model, ("tokens",)),
         "Message": message_schema(),
         **components(shared),
@@ -162,6 +167,14 @@ def served_field(kind: Any, extra: Schema) -> Schema:
     return {**schema, **extra}
 
 
+def other_turn(role: str) -> Schema:
+    """A message of another role than the assistant's has content and no calls; a result has the id of its call."""
+    properties: Schema = {"role": {"enum": [role]}, "content": {"type": ["string", "array"]}, "tool_calls": NO_CALLS}
+    if role != "tool":
+        return {"properties": properties, "required": ["content"]}
+    return {"properties": properties | {"tool_call_id": {"type": "string"}}, "required": ["content", "tool_call_id"]}
+
+
 def is_whole(extra: Schema) -> bool:
     """Whether an entry stands for the field's type too."""
     return bool(extra.keys() & {"anyOf", "enum", "type"})
@@ -181,11 +194,11 @@ def message_schema() -> Schema:
     extras |= {"tool_calls": TOOL_CALLS, "reasoning_content": {"type": ["string", "null"]}}
     types = {field.name: field.type for field in msgspec.structs.fields(Message)}
     properties = {name: served_field(kind, extras.get(name, {})) for name, kind in types.items()}
-    says_something = {"properties": {"content": {"type": ["string", "array"]}}, "required": ["content"]}
+    others = [role for role in ROLES if role != "assistant"]
     return {
         "type": "object",
         "properties": properties,
         "required": ["role"],
-        "anyOf": [{"properties": {"role": {"enum": ["assistant"]}}}, says_something],
+        "anyOf": [{"properties": {"role": {"enum": ["assistant"]}}}, *map(other_turn, others)],
         "additionalProperties": False,
     }
