@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from paceline.errors import RateLimitError, RequestTimeoutError
+from paceline.errors import PacelineError, RateLimitError, RequestTimeoutError
 from paceline.server.record import RequestRecord
 from paceline.server.session import Session
 
@@ -23,15 +23,10 @@ class Admission:
 
     def submit(self, prompts: Sequence[Sequence[int]]) -> None:
         """Queue the prompts. Raises RateLimitError, and what `Session.submit` raises."""
-        self._reserve(self._session.most_tokens(prompts))
+        if self._record.limits is not None:
+            self._num_reserved = reserve_tokens(self._record, self._session.most_tokens(prompts))
         self._session.submit(prompts)
-        if self._timeout_s is not None:
-            error = RequestTimeoutError(
-                f"the request was not finished {self._timeout_s:g} s after its arrival (--request-timeout)"
-            )
-            # The loop's clock is time.monotonic. A deadline already past fires in the next turn.
-            deadline_s = self._record.arrival_s + self._timeout_s
-            self._timer = asyncio.get_running_loop().call_at(deadline_s, self._session.fail, error)
+        self._timer = start_deadline(self._record, self._timeout_s, self._session.fail)
 
     def close(self) -> None:
         """Cancel what has not finished, stop the clock, and settle the tokens. What was refused has used none."""
@@ -44,17 +39,29 @@ class Admission:
             num_used = 0 if is_refused else usage.prompt_tokens + usage.completion_tokens
             self._record.limits.tokens.put(self._num_reserved - num_used, time.monotonic())
 
-    def _reserve(self, num_tokens: int) -> None:
-        bucket = None if self._record.limits is None else self._record.limits.tokens
-        if bucket is None:
-            return
-        now_s = time.monotonic()
-        wait_s = bucket.wait_s(num_tokens, now_s)
-        if wait_s > 0:
-            raise RateLimitError(
-                f"this key may use {bucket.per_minute} tokens a minute (--rate-limit-tokens); prompt and max_tokens "
-                f"come to {num_tokens}, and {max(0, int(bucket.level(now_s)))} are left: try again in {wait_s:.1f} s, "
-                "or lower max_tokens",
-                wait_s,
-            )
-        self._num_reserved = bucket.take(num_tokens, now_s)
+
+def start_deadline(
+    record: RequestRecord, timeout_s: float | None, fail: Callable[[PacelineError], None]
+) -> asyncio.TimerHandle | None:
+    """Call `fail` when the request's time is up; whoever asks cancels what this returns. None without a timeout."""
+    if timeout_s is None:
+        return None
+    error = RequestTimeoutError(f"the request was not finished {timeout_s:g} s after its arrival (--request-timeout)")
+    # The loop's clock is time.monotonic. A deadline already past fires in the next turn.
+    return asyncio.get_running_loop().call_at(record.arrival_s + timeout_s, fail, error)
+
+
+def reserve_tokens(record: RequestRecord, num_tokens: int) -> float:
+    """Take tokens from the key's minute; returns how many were taken. Raises RateLimitError when too few are left."""
+    bucket = None if record.limits is None else record.limits.tokens
+    if bucket is None:
+        return 0.0
+    now_s = time.monotonic()
+    wait_s = bucket.wait_s(num_tokens, now_s)
+    if wait_s > 0:
+        raise RateLimitError(
+            f"this key may use {bucket.per_minute} tokens a minute (--rate-limit-tokens); this request may come to "
+            f"{num_tokens}, and {max(0, int(bucket.level(now_s)))} are left: try again in {wait_s:.1f} s, or ask less",
+            wait_s,
+        )
+    return bucket.take(num_tokens, now_s)

@@ -9,11 +9,13 @@ from collections.abc import Sequence
 import msgspec
 from fastapi import Request, Response
 
+from paceline.server.admission import reserve_tokens, start_deadline
 from paceline.server.auth import check_key
 from paceline.server.context import ServingContext
 from paceline.server.embedding_request import EmbeddingRequest, encode_inputs, parse_embedding
 from paceline.server.embedding_session import EmbeddingSession
 from paceline.server.receive import read_body
+from paceline.server.record import record_of
 from paceline.server.sse import ClientGoneError, run_while_connected
 
 CLIENT_GONE_STATUS = 499
@@ -25,15 +27,25 @@ async def embeddings(context: ServingContext, request: Request) -> Response:
     text, limits = context.check_ready(), context.client.limits
     parsed = parse_embedding(await read_body(request), limits)
     context.check_model(parsed.model)
+    record = record_of(request.scope)
+    record.model = parsed.model
     session = EmbeddingSession(context.client, parsed.priority, parsed.namespace)
     context.open_sessions.add(session)
 
     async def answer() -> bytes:
-        return await collect(session, parsed, await encode_inputs(text, parsed, limits.effective_context))
+        inputs = await encode_inputs(text, parsed, limits.effective_context)
+        reserve_tokens(record, sum(map(len, inputs)))
+        deadline = start_deadline(record, context.config.request_timeout_s, session.fail)
+        try:
+            return await collect(session, parsed, inputs)
+        finally:
+            if deadline is not None:
+                deadline.cancel()
 
     try:
         body = await run_while_connected(answer(), request.receive)
     except ClientGoneError:
+        record.is_client_gone = True
         return Response(status_code=CLIENT_GONE_STATUS)
     finally:
         session.close()

@@ -17,7 +17,7 @@ def log_request(record: RequestRecord, now_s: float) -> None:
 
 
 def request_fields(record: RequestRecord, now_s: float) -> dict[str, object]:
-    """The fields of the line. Token counts, TTFT and endings only where something was to be generated."""
+    """The fields of the line. Token counts, TTFT and endings only where text was to be generated."""
     fields: dict[str, object] = {
         "request_id": record.request_id,
         "method": record.method,
@@ -27,13 +27,14 @@ def request_fields(record: RequestRecord, now_s: float) -> dict[str, object]:
     }
     if record.key_position is not None:
         fields["key"] = record.key_position
+    if record.model is not None:
+        fields["model"] = record.model
     if record.is_client_gone:
         fields["client_gone"] = True
     session = record.session
     if session is not None:
         usage, timing = session.usage, session.timing
         fields |= {
-            "model": record.model,
             "prompt_tokens": usage.prompt_tokens,
             "completion_tokens": usage.completion_tokens,
             "cached_tokens": usage.cached_tokens,
