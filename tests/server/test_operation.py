@@ -144,6 +144,13 @@ def test_tokens_a_minute_are_reserved_and_settled(start_server: Callable[..., Ru
     assert server.post("completions", COMPLETION | {"max_tokens": 400}).status_code == 200
 
 
+def test_embeddings_take_from_the_same_minute(start_server: Callable[..., RunningServer]) -> None:
+    server = start_server({"rate_limit_tokens": 100, "request_timeout_s": 5.0})
+    answers = [server.post("embeddings", {"model": "scripted", "input": "a" * 40}) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert answers[1].headers["x-ratelimit-remaining-tokens"] in ("20", "21")
+
+
 def test_pages_of_allowed_origins_may_call(start_server: Callable[..., RunningServer]) -> None:
     server = start_server({"allowed_origins": ["https://app.example"], "api_keys": ["alpha"]})
     url = f"{server.url}/completions"
