@@ -30,16 +30,19 @@ CHECKS = [
 ]
 POSITIVE, NEGATIVE = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
 # Bounds for fuzzing: what is asked for is cheap, and valid even beside other fields more often than by chance.
+NOTHING: dict[str, Any] = {"enum": [None]}
 NARROWED = {
     "n": {"maximum": 2},
-    "max_tokens": {"minimum": 1, "maximum": 4},
-    "max_completion_tokens": {"minimum": 1, "maximum": 4},
+    "max_tokens": {"type": "integer", "minimum": 1, "maximum": 4},
     "min_tokens": {"maximum": 1},
     "logit_bias": {"propertyNames": {"pattern": "^[0-9]{1,2}$"}},
-    **{name: {"enum": [None]} for name in ("guided_json", "guided_regex", "guided_choice", "guided_grammar")},
+    **dict.fromkeys(("guided_json", "guided_regex", "guided_choice", "guided_grammar"), NOTHING),
 }
-# Of two fields that ask for structured output each route is sent one.
-LEFT_OUT = {"ChatCompletionRequest": "structured_outputs", "CompletionRequest": "response_format"}
+# Of two fields that ask for one thing each route is sent one. Without max_tokens answers would fill the context.
+LEFT_OUT = {
+    "ChatCompletionRequest": ("structured_outputs", "max_completion_tokens"),
+    "CompletionRequest": ("response_format",),
+}
 MODEL = "smollm2-135m"
 REFERENCE = {"prompt": "Once upon a time", "temperature": 0, "max_tokens": 24, "ignore_eos": True}
 GAUGES = ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc")
@@ -75,8 +78,9 @@ def narrow(schemas: dict[str, Any]) -> None:
     for schema in schemas.values():
         for name, bounds in NARROWED.items():
             schema.get("properties", {}).get(name, {}).update(bounds)
-    for name, field in LEFT_OUT.items():
-        schemas[name]["properties"][field] = {"enum": [None]}
+    for name, left_out in LEFT_OUT.items():
+        schemas[name]["properties"] |= dict.fromkeys(left_out, NOTHING)
+        schemas[name]["required"].append("max_tokens")
 
 
 def run(operation: Any, mode: Any, root: str, budget: tuple[int, int]) -> Tally:
