@@ -30,16 +30,19 @@ CHECKS = [
 ]
 POSITIVE, NEGATIVE = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
 # Bounds for fuzzing: what is asked for is cheap, and valid even beside other fields more often than by chance.
+NOTHING: dict[str, Any] = {"enum": [None]}
 NARROWED = {
     "n": {"maximum": 2},
-    "max_tokens": {"minimum": 1, "maximum": 4},
-    "max_completion_tokens": {"minimum": 1, "maximum": 4},
+    "max_tokens": {"type": "integer", "minimum": 1, "maximum": 4},
     "min_tokens": {"maximum": 1},
     "logit_bias": {"propertyNames": {"pattern": "^[0-9]{1,2}$"}},
-    **{name: {"enum": [None]} for name in ("guided_json", "guided_regex", "guided_choice", "guided_grammar")},
+    **dict.fromkeys(("guided_json", "guided_regex", "guided_choice", "guided_grammar"), NOTHING),
 }
-# Of two fields that ask for structured output each route is sent one.
-LEFT_OUT = {"ChatCompletionRequest": "structured_outputs", "CompletionRequest": "response_format"}
+# Of two fields that ask for one thing each route is sent one. Without max_tokens answers would fill the context.
+LEFT_OUT = {
+    "ChatCompletionRequest": ("structured_outputs", "max_completion_tokens"),
+    "CompletionRequest": ("response_format",),
+}
 MODEL = "smollm2-135m"
 REFERENCE = {"prompt": "Once upon a time", "temperature": 0, "max_tokens": 24, "ignore_eos": True}
 GAUGES = ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc")
@@ -59,17 +62,25 @@ class Tally:
 def fuzz(server: RunningServer, num_examples: int, seed: int = 0) -> Iterator[Tally]:
     """Send every operation of the document `num_examples` of each mode. Raises what a check finds wrong."""
     root = server.url.removesuffix("/v1")
-    document = httpx.get(f"{root}/openapi.json").json()
-    for schema in document["components"]["schemas"].values():
+    for mode in (POSITIVE, NEGATIVE):
+        document = httpx.get(f"{root}/openapi.json").json()
+        if mode is POSITIVE:
+            narrow(document["components"]["schemas"])
+        for result in schemathesis.openapi.from_dict(document).get_all_operations():
+            operation = result.ok()
+            # Without a body nothing sent can contradict the document: any text is a model's name.
+            if mode is POSITIVE or operation.body:
+                yield run(operation, mode, root, (num_examples, seed))
+
+
+def narrow(schemas: dict[str, Any]) -> None:
+    """Put the bounds for fuzzing into the schemas."""
+    for schema in schemas.values():
         for name, bounds in NARROWED.items():
             schema.get("properties", {}).get(name, {}).update(bounds)
-    for name, field in LEFT_OUT.items():
-        document["components"]["schemas"][name]["properties"][field] = {"enum": [None]}
-    for result in schemathesis.openapi.from_dict(document).get_all_operations():
-        operation = result.ok()
-        # Without a body nothing sent can contradict the document: any text is a model's name.
-        for mode in (POSITIVE, NEGATIVE) if operation.body else (POSITIVE,):
-            yield run(operation, mode, root, (num_examples, seed))
+    for name, left_out in LEFT_OUT.items():
+        schemas[name]["properties"] |= dict.fromkeys(left_out, NOTHING)
+        schemas[name]["required"].append("max_tokens")
 
 
 def run(operation: Any, mode: Any, root: str, budget: tuple[int, int]) -> Tally:

@@ -15,7 +15,7 @@ from paceline.config import EngineConfig, ServeConfig
 from paceline.errors import PacelineError
 from paceline.server import limits
 from paceline.server.context import ServingContext
-from paceline.server.fields import CHAT, COMPLETION, DETOKENIZE, METADATA, NEUTRAL, TOKENIZE
+from paceline.server.fields import CHAT, COMPLETION, DETOKENIZE, EMBEDDING, METADATA, NEUTRAL, TOKENIZE
 from paceline.server.openapi import OPERATIONS
 from paceline.server.routes import create_app
 
@@ -44,6 +44,7 @@ def fields(title: str, column: int) -> set[str]:
 def test_the_supported_fields_are_those_of_the_server() -> None:
     assert fields("Generation: supported fields", 1) == CHAT
     assert fields("Generation: supported fields", 2) == COMPLETION
+    assert fields("Embeddings: supported fields", 1) == EMBEDDING
     assert fields("Tokenizer routes: supported fields", 1) == TOKENIZE
     assert fields("Tokenizer routes: supported fields", 2) == DETOKENIZE
 

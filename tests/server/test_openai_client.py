@@ -9,7 +9,7 @@ from typing import Any
 import openai
 import pytest
 
-from paceline.server.fields import CHAT, COMPLETION
+from paceline.server.fields import CHAT, COMPLETION, EMBEDDING
 from paceline.server.openapi import OPERATIONS
 from running_server import RunningServer
 from scripted_text import SCRIPT_TEXT
@@ -34,10 +34,29 @@ CHAT_FIELDS = FIELDS | {
     "include_reasoning": True,
 }  # fmt: skip
 COMPLETION_FIELDS = FIELDS | {"prompt": "One, two,", "echo": True, "logprobs": 2}
+EMBEDDING_FIELDS: dict[str, Any] = {
+    "model": MODEL, "input": ["a", "b"], "encoding_format": "float", "dimensions": 8, "normalize": True,
+    "truncate_prompt_tokens": 4, "add_special_tokens": True, "priority": 1, "cache_salt": "me",
+}  # fmt: skip
 STREAM = {"stream": True, "stream_options": {"include_usage": True}, "prompt_logprobs": None}
+
+
+def split(fields: dict[str, Any], method: Callable[..., Any]) -> dict[str, Any]:
+    """Fields as arguments of a method of the client: what it has no name for goes into extra_body."""
+    known = inspect.signature(method).parameters
+    extra = {name: value for name, value in fields.items() if name not in known}
+    return {name: value for name, value in fields.items() if name in known} | {"extra_body": extra}
+
+
+def embed(client: openai.OpenAI) -> list[float]:
+    create = client.embeddings.create
+    return create(**split(EMBEDDING_FIELDS, create)).data[1].embedding
+
+
 SERVED: dict[str, Callable[[openai.OpenAI], Any]] = {
     "post /v1/chat/completions": lambda c: c.chat.completions.create(model=MODEL, messages=MESSAGES, max_tokens=1),
     "post /v1/completions": lambda c: c.completions.create(model=MODEL, prompt="a", max_tokens=1),
+    "post /v1/embeddings": embed,
     "get /v1/models": lambda c: list(c.models.list()),
     "get /v1/models/{name}": lambda c: c.models.retrieve(MODEL),
     "post /v1/tokenize": lambda c: c.post("/tokenize", body={"prompt": "a"}, cast_to=object),
@@ -64,13 +83,6 @@ def smol_client(smol: RunningServer) -> Iterator[openai.OpenAI]:
         yield client
 
 
-def split(fields: dict[str, Any], method: Callable[..., Any]) -> dict[str, Any]:
-    """Fields as arguments of a method of the client: what it has no name for goes into extra_body."""
-    known = inspect.signature(method).parameters
-    extra = {name: value for name, value in fields.items() if name not in known}
-    return {name: value for name, value in fields.items() if name in known} | {"extra_body": extra}
-
-
 def test_every_route_is_driven() -> None:
     assert SERVED.keys() == {f"{operation.method} {operation.path}" for operation in OPERATIONS}
 
@@ -83,6 +95,7 @@ def test_the_client_drives_the_route(smol_client: openai.OpenAI, route: str) -> 
 def test_every_field_is_sent() -> None:
     assert CHAT_FIELDS.keys() == CHAT
     assert COMPLETION_FIELDS.keys() == COMPLETION
+    assert EMBEDDING_FIELDS.keys() == EMBEDDING
 
 
 def test_every_chat_field_at_once(smol_client: openai.OpenAI) -> None:

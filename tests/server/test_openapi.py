@@ -18,7 +18,12 @@ from running_server import RunningServer
 MESSAGES = [{"role": "user", "content": "a"}]
 CHAT = {"model": "scripted", "messages": MESSAGES, "max_tokens": 1}
 COMPLETION = {"model": "scripted", "prompt": "a", "max_tokens": 1}
-ROUTES = {"ChatCompletionRequest": ("chat/completions", CHAT), "CompletionRequest": ("completions", COMPLETION)}
+EMBEDDING = {"model": "scripted", "input": "a"}
+ROUTES = {
+    "ChatCompletionRequest": ("chat/completions", CHAT),
+    "CompletionRequest": ("completions", COMPLETION),
+    "EmbeddingRequest": ("embeddings", EMBEDDING),
+}
 # What some fields need beside them to be valid.
 BESIDE: dict[str, dict[str, Any]] = {
     "top_logprobs": {"logprobs": True},
@@ -111,6 +116,9 @@ CASES: list[tuple[str, dict[str, Any], type[msgspec.Struct]]] = [
     ("v1/completions", COMPLETION | REPORTS | {"logprobs": 2, "echo": True}, answers.Completion),
     ("v1/completions", COMPLETION | {"prompt_logprobs": 0, "max_tokens": 0, "echo": True}, answers.Completion),
     ("v1/completions", COMPLETION | {"model": "other"}, answers.ErrorAnswer),
+    ("v1/embeddings", EMBEDDING, answers.EmbeddingList),
+    ("v1/embeddings", EMBEDDING | {"encoding_format": "base64", "input": ["a", "b"]}, answers.EmbeddingList),
+    ("v1/embeddings", EMBEDDING | {"dimensions": 0}, answers.ErrorAnswer),
     ("tokenize", {"prompt": "a", "return_token_strs": True}, answers.TokenizeAnswer),
     ("detokenize", {"tokens": [5]}, answers.DetokenizeAnswer),
     ("v1/nowhere", {}, answers.ErrorAnswer),

@@ -210,6 +210,30 @@ class Completion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     usage: Usage | UnsetType | None = UNSET
 
 
+class Embedding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The vector of one input: numbers, or the bytes of little-endian float32 as base64."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingUsage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Tokens of all inputs."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The answer of /v1/embeddings, in the order of the inputs."""
+
+    object: Literal["list"]
+    data: list[Embedding]
+    model: str
+    usage: EmbeddingUsage
+
+
 class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A name under which the model is served."""
 

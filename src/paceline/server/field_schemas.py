@@ -12,8 +12,8 @@ import msgspec
 
 from paceline.engine.contract import EngineLimits
 from paceline.server import limits
-from paceline.server.body import Body, ContentPart, DetokenizeBody, Message, TokenizeBody
-from paceline.server.fields import CHAT, COMPLETION, DETOKENIZE, METADATA, NEUTRAL, TOKENIZE
+from paceline.server.body import Body, ContentPart, DetokenizeBody, EmbeddingBody, Message, TokenizeBody
+from paceline.server.fields import CHAT, COMPLETION, DETOKENIZE, EMBEDDING, METADATA, NEUTRAL, TOKENIZE
 from paceline.server.nested_schemas import (
     CHOICE,
     GRAMMAR,
@@ -92,11 +92,17 @@ def request_schemas(facts: EngineLimits, names: Sequence[str]) -> dict[str, Sche
         "max_tokens": {"minimum": 0, "maximum": context},
         "prompt": prompt_schema(token_schema(facts)),
     }
+    embedding = shared | {
+        "input": prompt_schema(token_schema(facts)),
+        "encoding_format": {"enum": ["float", "base64", None]},
+        "dimensions": {"minimum": 1, "maximum": facts.embedding_width},
+    }
     any_model = shared | {"model": {"enum": [*names, None]}}
     tokenize = any_model | {"messages": {"anyOf": [MESSAGES, NULL]}}
     return {
         "ChatCompletionRequest": body_schema(Body, CHAT, chat, ("model", "messages")),
         "CompletionRequest": body_schema(Body, COMPLETION, completion, ("model", "prompt")),
+        "EmbeddingRequest": body_schema(EmbeddingBody, EMBEDDING, embedding, ("model", "input")),
         "TokenizeRequest": body_schema(TokenizeBody, TOKENIZE, tokenize, ()) | {"anyOf": TEXT_OR_MESSAGES},
         "DetokenizeRequest": body_schema(DetokenizeBody, DETOKENIZE, any_model, ("tokens",)),
         "Message": message_schema(),
@@ -136,7 +142,7 @@ def token_schema(facts: EngineLimits) -> Schema:
 
 
 def prompt_schema(token: Schema) -> Schema:
-    """The prompt of a completion: text, token ids, or several of one kind."""
+    """A prompt, or an input to embed: text, token ids, or several of one kind."""
     ids = {"type": "array", "items": token, "minItems": 1}
     several: Schema = {"type": "array", "minItems": 1, "maxItems": limits.MAX_PROMPTS}
     text = {"type": "string"}

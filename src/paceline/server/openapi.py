@@ -20,7 +20,8 @@ from paceline.server.field_schemas import REFERENCE, request_schemas
 BAD_REQUEST = (400, 413)
 GUARDED = (401,)
 NOT_READY = (503,)
-GENERATES = (*BAD_REQUEST, *GUARDED, 404, 429, 500, *NOT_READY)
+COMPUTES = (*BAD_REQUEST, *GUARDED, 404, 429, 500, *NOT_READY)
+GENERATES = (*COMPUTES, 504)
 WITH_RETRY_AFTER = (429, 503)
 HTML = "text/html"
 
@@ -59,12 +60,15 @@ OPERATIONS = (
         answers.Completion,
     ),
     *(
-        Operation("post", prefix + path, summary, answer, (*BAD_REQUEST, *GUARDED, 404, *NOT_READY), request)
+        Operation("post", prefix + path, summary, answer, COMPUTES, request)
         for prefix in ("", "/v1")
         for path, summary, answer, request in (
             ("/tokenize", "Token ids of a text or a conversation", answers.TokenizeAnswer, "TokenizeRequest"),
             ("/detokenize", "The text of token ids", answers.DetokenizeAnswer, "DetokenizeRequest"),
         )
+    ),
+    Operation(
+        "post", "/v1/embeddings", "Vectors of texts", answers.EmbeddingList, (*COMPUTES, 500), "EmbeddingRequest"
     ),
     Operation("get", "/v1/models", "All model names", answers.ModelList, (*GUARDED, *NOT_READY)),
     Operation("get", "/v1/models/{name}", "One model name", answers.ModelCard, (*GUARDED, 404, *NOT_READY)),
