@@ -23,6 +23,8 @@ from paceline.server.receive import read_body
 from paceline.server.tool_request import parse_tool_use
 from paceline.text.model_text import ModelText
 
+OF_CONVERSATIONS = ("tools", "add_generation_prompt", "continue_final_message", "chat_template_kwargs")
+
 
 @dataclass(frozen=True, slots=True)
 class TokenizeRequest:
@@ -39,9 +41,13 @@ def parse_tokenize(data: bytes, facts: EngineLimits) -> TokenizeRequest:
     body = decode(data, TOKENIZE, facts, TokenizeBody)
     if (body.prompt is None) == (body.messages is None):
         raise RequestError("send either prompt or messages", "prompt")
+    tool_use = parse_tool_use(body)
+    for name in OF_CONVERSATIONS if body.prompt is not None else ():
+        if getattr(body, name):
+            raise RequestError(f"{name} goes with messages, not with prompt", name)
     return TokenizeRequest(
         model=body.model,
-        content=parse_conversation(body, parse_tool_use(body)) if body.prompt is None else body.prompt,
+        content=parse_conversation(body, tool_use) if body.prompt is None else body.prompt,
         add_special_tokens=body.add_special_tokens is not False,
         returns_pieces=body.return_token_strs is True,
     )
