@@ -51,6 +51,7 @@ def test_the_same_seed_gives_the_same_file_and_report(tmp_path: Path) -> None:
         (["--costs", "abacus"], "--costs 'abacus': expected linear"),
         (["--costs", "h100,llama-3-70b"], "give more cards, such as 8xh100"),
         (["--costs", "fitted:nowhere.json"], "--costs fitted:nowhere.json: No such file"),
+        (["--prefill-replicas", "2"], "--prefill-replicas needs the bytes of a token's KV"),
         (["--sweep", "colour=red"], "expected KNOB=V1,V2,… with a knob of batch, chunk"),
         (["--sweep", "policy=magic"], "'magic' is not one of continuous, chunked, static, reserve-max"),
         (["--replay", "nowhere"], "recording nowhere: No such file"),

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from reference import items_of, simulate
 
-from paceline.bench.measures import meets
+from paceline.bench.measures import gaps_s, meets
 from paceline.bench.record import Outcome
 from paceline.bench.result import Targets
 from paceline.costs.estimator import DatasheetEstimator
@@ -13,6 +13,7 @@ from paceline.costs.hardware import find_hardware
 from paceline.costs.known_models import find_model
 from paceline.costs.step import LinearLaw, StepWork
 from paceline.sim import scenario as scenarios
+from paceline.sim.handoff import Link
 from paceline.sim.policies import Policy, PolicyKind
 from paceline.sim.router import RouterKind
 from paceline.sim.scenario import Scenario, Simulated
@@ -174,3 +175,39 @@ def test_the_executor_counts_what_the_cost_model_is_told() -> None:
         StepWork(0, 2, 0, 11 + 4, 11 + 4, 2),
         StepWork(0, 1, 0, 12, 12, 1),
     ]
+
+
+def pools(num_prefill: int, num_decode: int, link: Link | None) -> Scenario:
+    estimator = DatasheetEstimator(find_model("llama-3-8b"), find_hardware("h100"))
+    workload = Workload(Lengths(Uniform(500, 1_500), Geometric(32)), Poisson(12.0))
+    policy = Policy(PolicyKind.CONTINUOUS, batch=64, pool_tokens=2**18, max_context=8_192)
+    return Scenario(workload, policy, estimator, 60, num_replicas=num_decode, num_prefill=num_prefill, link=link)
+
+
+def test_prefill_and_decode_pools_answer_everything_and_the_kv_takes_its_time() -> None:
+    fast, slow = (scenarios.simulate(pools(2, 2, Link(rate, 131_072))).records for rate in (1e15, 1e9))
+    assert [(record.index, record.output_tokens) for record in sorted(fast, key=lambda record: record.index)] == [
+        (item.index, item.output_tokens) for item in pools(2, 2, None).workload.items(60)
+    ]
+    for record in slow:
+        if record.output_tokens > 1:
+            assert record.event_times_s[0] - record.intended_s > record.prompt_tokens * 131_072 / 1e9
+
+
+def test_a_decode_pool_computes_no_prompts() -> None:
+    """Its streams are not held up: every gap but the first is that of a step of decoding."""
+    scenario = pools(2, 2, Link(1e15, 131_072))
+    together = scenarios.simulate(pools(0, 4, None)).records
+    apart = scenarios.simulate(scenario).records
+    worst = [max(gap for record in records for gap in gaps_s(record)) for records in (together, apart)]
+    assert worst[1] < 0.5 * worst[0]
+    prompt = scenario.step_time.step_s(StepWork(num_prefill_tokens=1_000, num_prefill_rows=1, context_tokens=1_000))
+    assert worst[1] < prompt
+
+
+def test_kv_that_finds_no_room_is_computed_again() -> None:
+    scenario = pools(2, 1, Link(1e15, 131_072))
+    tight = replace(scenario, policy=replace(scenario.policy, pool_tokens=2_048))
+    found = scenarios.simulate(tight)
+    assert sorted(record.index for record in found.records) == list(range(60))
+    assert {record.outcome for record in found.records} == {Outcome.COMPLETED}
