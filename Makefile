@@ -22,7 +22,10 @@ soak: $(DEV_READY)
 	$(BIN)/python tests/exactness/mixes.py --mixes 210 --threads 1
 	$(BIN)/python tests/exactness/mixes.py --mixes 210 --threads 2
 	$(BIN)/python tests/exactness/mixes.py --mixes 20 --isa portable --longest 300
+	PYTHONPATH=tests $(BIN)/python tests/server/schema_fuzz.py --examples 500
 	$(BIN)/python tests/structured/schemas.py --schemas 300 --seeds 3
+	PYTHONPATH=tests $(BIN)/python -m soak.disconnects --clients 1000
+	PYTHONPATH=tests $(BIN)/python -m soak.storm --minutes 10
 
 bench: $(DEV_READY)
 	$(BIN)/python benchmarks/scheduler.py
@@ -30,6 +33,8 @@ bench: $(DEV_READY)
 	$(BIN)/python benchmarks/prefix.py
 	$(BIN)/python benchmarks/admission.py --pool 6144 --requests 80
 	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/sampled.py
+	$(BIN)/python benchmarks/over_http.py
 	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/structured.py
 

@@ -13,35 +13,14 @@ import random
 import statistics
 
 from paceline.config import EngineConfig
-from paceline.core.policy import Forecast, LearnedReserve, Reserve
-from paceline.core.sequence import Sequence
+from paceline.core.policy import LearnedReserve, Reserve
 from paceline.engine.engine import Engine
 from paceline.engine.loading import load_engine
+from paceline.sim.reserve_max import ReserveMax
 from streams import Stream, random_prompt, run_streams
 
 MEAN_PROMPT, MEAN_OUTPUT = 161, 338  # ShareGPT as the vLLM paper gives it
 BLOCK_SIZE = 16
-
-
-class ReserveMax:
-    """The classic rule: leave room for every running sequence's whole max_tokens."""
-
-    def observe(self, num_output: int) -> None:
-        """Nothing to learn."""
-
-    def forecast(self) -> Forecast:
-        return MaxForecast()
-
-
-class MaxForecast:
-    def __init__(self) -> None:
-        self._num_blocks = 0
-
-    def add(self, sequence: Sequence, num_held: int) -> None:
-        self._num_blocks += -(-(num_held + sequence.num_remaining) // BLOCK_SIZE) - -(-num_held // BLOCK_SIZE)
-
-    def peak_blocks(self) -> float:
-        return float(self._num_blocks)
 
 
 def workload(engine: Engine, num_requests: int, seed: int) -> list[Stream]:
@@ -90,7 +69,7 @@ def main() -> None:
     ratios = []
     for seed in range(options.rounds):
         learned = measure(LearnedReserve(BLOCK_SIZE), options.pool, options.requests, seed)
-        reserved = measure(ReserveMax(), options.pool, options.requests, seed)
+        reserved = measure(ReserveMax(BLOCK_SIZE), options.pool, options.requests, seed)
         ratios.append(learned["tokens_per_s"] / reserved["tokens_per_s"])
         print(
             f"round {seed}: learned {_row(learned)} | reserve-max {_row(reserved)} | ratio {ratios[-1]:.2f}", flush=True

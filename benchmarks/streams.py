@@ -32,7 +32,11 @@ def random_prompt(rng: random.Random, engine: Engine, num_tokens: int) -> list[i
 
 
 def run_streams(
-    engine: Engine, streams: list[Stream], first_id: int = 0, after_step: Callable[[], None] = lambda: None
+    engine: Engine,
+    streams: list[Stream],
+    first_id: int = 0,
+    after_step: Callable[[], None] = lambda: None,
+    sampling: SamplingParams = GREEDY,
 ) -> float:
     """Submit all at once, run to the end; the wall time."""
     start_s = time.perf_counter()
@@ -42,7 +46,7 @@ def run_streams(
             RequestId(first_id + index),
             token_array(stream.prompt),
             StopRule(stream.max_tokens),
-            GREEDY,
+            sampling,
             arrival_s=index,
         )
         engine.submit(request)

@@ -176,6 +176,14 @@ void run_copies(Session& session, const Array<const int32_t, 2>& copies) {
   session.copy_blocks(copies.data(), static_cast<int64_t>(copies.shape(0)));
 }
 
+void run_hidden(const Session& session, const Array<const int32_t, 1>& token_rows,
+                const Array<float, 2>& out) {
+  if (out.shape(0) != token_rows.shape(0) || static_cast<int64_t>(out.shape(1)) != session.width())
+    throw nb::value_error("out: must be [token rows, width]");
+  nb::gil_scoped_release release;
+  session.hidden(token_rows.data(), static_cast<int64_t>(token_rows.shape(0)), out.data());
+}
+
 void run_logits(Session& session, const Array<const int32_t, 1>& token_rows, const Array<float, 2>& out) {
   if (out.shape(0) != token_rows.shape(0) || static_cast<int64_t>(out.shape(1)) != session.vocab_size())
     throw nb::value_error("out: must be [token rows, vocabulary]");
@@ -263,8 +271,10 @@ NB_MODULE(_native, module) {
   nb::class_<Session>(module, "Session")
       .def("copy_blocks", run_copies, nb::arg("copies").noconvert())
       .def("forward", run_forward, "batch"_a)
+      .def("hidden", run_hidden, nb::arg("token_rows").noconvert(), nb::arg("out").noconvert())
       .def("logits", run_logits, nb::arg("token_rows").noconvert(), nb::arg("out").noconvert())
       .def("sample", run_sample, "batch"_a, "result"_a)
+      .def_prop_ro("width", &Session::width)
       .def_prop_ro("vocab_size", &Session::vocab_size);
   nb::class_<Backend>(module, "Backend")
       .def("weight", bind_weight, "tensors"_a, "per_channel"_a = false)

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "rows_tile.h"
+
 namespace paceline {
 namespace {
 
-// A tile of quantization: enough elements that claiming it costs nothing beside it (about a microsecond).
-constexpr int64_t kQuantizeElements = 16384;
 // A tile of a linear: a run of panels worth this many bytes when few rows make memory the limit, one panel by
 // kTileRows rows when many make arithmetic the limit. The activations of kTileRows rows stay in the
 // second-level cache.
@@ -47,13 +47,11 @@ QuantizedRows quantized_view(void* buffer, int64_t rows, int64_t depth) {
 }
 
 Range quantize_rows(const QuantizeArgs& args, int64_t tile) {
-  const int64_t rows = std::max<int64_t>(1, kQuantizeElements / args.depth);
-  return {tile * rows, std::min((tile + 1) * rows, args.rows)};
+  const RowTiles tiles{args.rows, args.depth};
+  return {tiles.begin(tile), tiles.end(tile)};
 }
 
-int64_t quantize_tiles(const QuantizeArgs& args) {
-  return divide_up(args.rows, std::max<int64_t>(1, kQuantizeElements / args.depth));
-}
+int64_t quantize_tiles(const QuantizeArgs& args) { return RowTiles{args.rows, args.depth}.count(); }
 
 namespace {
 

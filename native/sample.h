@@ -1,7 +1,8 @@
 // From logits to tokens: each row is one tile, one thread, and depends on nothing but its own inputs.
 //
-// Order: mask, bias, penalties, temperature, top-k, top-p, min-p, draw. A row with a target is scored instead.
-// Reported log-probabilities are the log-softmax of the raw logits. Equal logits rank by lower token id.
+// Order: mask, bias, penalties, temperature, top-k, top-p, min-p, draw. A row with a target is scored
+// instead. Reported log-probabilities are the log-softmax of the raw logits. Equal logits rank by lower token
+// id.
 #pragma once
 
 #include <cstddef>

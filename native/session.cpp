@@ -94,6 +94,12 @@ void Session::forward(const StepBatch& batch) {
   threads_->run(tasks.data(), static_cast<int64_t>(tasks.size()));
 }
 
+void Session::hidden(const int32_t* indices, int64_t n, float* out) const {
+  check_indices(indices, n);
+  for (int64_t i = 0; i < n; ++i)
+    std::copy_n(layers_.output() + indices[i] * width(), width(), out + i * width());
+}
+
 void Session::logits(const int32_t* indices, int64_t n, float* out) {
   check_indices(indices, n);
   for (int64_t begin = 0; begin < n; begin += kHeadRows) {
@@ -141,8 +147,8 @@ void Session::check_sample(const SampleRows& rows, int64_t row) const {
   require(rows.bias_starts[row] >= 0 && rows.bias_starts[row] <= rows.bias_starts[row + 1] &&
               rows.bias_starts[row + 1] <= rows.num_bias,
           "bias_starts", rows.bias_starts[row + 1], rows.num_bias);
-  require(rows.mask_rows[row] >= -1 && rows.mask_rows[row] < rows.num_masks, "mask_rows",
-          rows.mask_rows[row], rows.num_masks - 1);
+  require(rows.mask_rows[row] >= -1 && rows.mask_rows[row] < rows.num_masks, "mask_rows", rows.mask_rows[row],
+          rows.num_masks - 1);
   if (rows.mask_rows[row] >= 0)
     require(rows.mask_stride == (vocab_size() + 31) / 32, "words of a mask", rows.mask_stride,
             (vocab_size() + 31) / 32);

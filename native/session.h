@@ -37,11 +37,14 @@ class Session {
   // [num_copies, 3]: source, target, number of tokens; in order.
   void copy_blocks(const int32_t* copies, int64_t num_copies);
   void forward(const StepBatch& batch);
-  // `indices` [n] into the tokens of the last forward; `out` [n, V].
+  // `indices` [n] into the tokens of the last forward; `out` [n, D], copied.
+  void hidden(const int32_t* indices, int64_t n, float* out) const;
+  // Likewise; `out` [n, V].
   void logits(const int32_t* indices, int64_t n, float* out);
   // Fills tokens, logprobs, top_ids and top_logprobs of `rows`.
   void sample(const int32_t* indices, int64_t n, const SampleRows& rows);
 
+  int64_t width() const { return layers_.output_width(); }
   int64_t vocab_size() const { return head_.output_width(); }
   int64_t max_rows() const { return spec_.max_rows; }
   int64_t max_tokens() const { return spec_.max_tokens; }

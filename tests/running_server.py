@@ -10,7 +10,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx
 import openai
@@ -49,13 +49,13 @@ class RunningServer:
         return code
 
 
-def launch(serve: dict[str, Any], engine: dict[str, Any]) -> "subprocess.Popen[str]":
-    """Start a server process without waiting for it."""
+def launch(serve: dict[str, Any], engine: dict[str, Any], log: IO[str] | None = None) -> "subprocess.Popen[str]":
+    """Start a server process without waiting for it; `log` takes its standard error."""
     engine = {"script": SCRIPT, "vocab_size": VOCAB_SIZE} | engine
     serve = {"port": 0, "shutdown_timeout_s": 5.0} | serve
     command = [sys.executable, str(TESTS / "serve_scripted.py"), json.dumps(serve), json.dumps(engine)]
     env = os.environ | {"PYTHONPATH": f"{TESTS}:{TESTS.parent / 'src'}"}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=env)
 
 
 def serve_model(*arguments: str) -> RunningServer:

@@ -1,7 +1,8 @@
 """An engine that says what it is told to: for tests of everything around an engine, in a real engine process.
 
 Each sequence emits `script`, over and over, one token a step, choice i starting at its i-th token. Stop tokens,
-max_tokens, min_tokens, cancellation and prompt scores work as in a real engine; the logprob of a token is a function of
+max_tokens, min_tokens, cancellation and prompt scores work as in a real engine; a pooled request takes a step a prompt
+token and gives `pooled_state`; the logprob of a token is a function of
 its id. A prompt that starts with a token of `faults` makes the process misbehave as named there. `journal` is a file
 that gets a line a step: the number of running sequences, and of those whose cancellation it reports. `requests_log` is
 one that gets every request as JSON. With `parrot`, (opening id, closing id, header tokens), each
@@ -11,21 +12,23 @@ sequence emits instead, once, what stands in the prompt's last turn but one betw
 import json
 import os
 import time
+from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 
 from paceline.core.output import SequenceOutput
 from paceline.core.plan import TokenLogprobs
-from paceline.core.request import FinishReason, Request, RequestId
+from paceline.core.request import FinishReason, Pooling, Request, RequestId
 from paceline.core.spellings import Spellings
 from paceline.engine.contract import EngineCounters, EngineGauges, EngineLimits
 from paceline.engine.messages import Submit
 from paceline.errors import CheckpointError, ContextLengthError, OverloadedError, PacelineError
 
 BLOCK_SIZE = 16
+EMBEDDING_WIDTH = 8
 
 
 def build(config: Mapping[str, Any]) -> "ScriptedEngine":
@@ -74,7 +77,8 @@ class ScriptedEngine:
 
     @property
     def limits(self) -> EngineLimits:
-        return EngineLimits(self.context, 4 * self.context, BLOCK_SIZE, 64, self.vocab_size, "scripted", 1, 1000.0)
+        sizes = (self.context, 4 * self.context, BLOCK_SIZE, 64, self.vocab_size)
+        return EngineLimits(*sizes, "scripted", 1, 1000.0, EMBEDDING_WIDTH, Pooling.LAST)
 
     def learn_spellings(self, spellings: Spellings) -> None:
         """Grammars are followed by the real engine only."""
@@ -100,6 +104,8 @@ class ScriptedEngine:
         fault = self.faults.get(str(request.prompt[0]))
         if fault == "exit":
             os._exit(9)
+        if fault == "hang":
+            self.step_s = 3600.0
         if fault == "raise":
             raise RuntimeError("the scripted fault")
 
@@ -121,13 +127,17 @@ class ScriptedEngine:
                 file.write(f"{len(self.running)} {len(self.cancelled)}\n")
         outputs = [output(r, (), (), FinishReason.CANCELLED) for r in self.cancelled]
         self.cancelled = []
-        outputs += [self.advance(running) for running in self.running]
+        outputs += [news for running in self.running if (news := self.advance(running)) is not None]
         ended = {(o.request_id, o.choice_index) for o in outputs if o.finish_reason is not None}
         self.running = [r for r in self.running if (r.request.request_id, r.choice_index) not in ended]
         return outputs
 
-    def advance(self, running: Running) -> SequenceOutput:
+    def advance(self, running: Running) -> SequenceOutput | None:
         request = running.request
+        if request.pooling is not None:
+            running.num_tokens += 1
+            ends = running.num_tokens == len(request.prompt)
+            return replace(output(running, (), (), FinishReason.LENGTH), pooled=pooled_state(request)) if ends else None
         scores = tuple(prompt_scores(request)) if running.num_tokens == 0 else ()
         if request.stop.max_tokens == 0:
             return output(running, (), scores, FinishReason.LENGTH)
@@ -167,6 +177,12 @@ def parroted(request: Request, opening_id: int, closing_id: int, num_header_toke
     prompt = list(request.prompt)
     start = [index for index, token_id in enumerate(prompt) if token_id == opening_id][-2] + 1 + num_header_tokens
     return prompt[start : prompt.index(closing_id, start) + 1]
+
+
+def pooled_state(request: Request) -> bytes:
+    """The scripted hidden state: the first and last token, the prompt's length, and zeros."""
+    prompt = request.prompt
+    return array("f", [prompt[0], prompt[-1], len(prompt), *([0.0] * (EMBEDDING_WIDTH - 3))]).tobytes()
 
 
 def logprob_of(token_id: int) -> float:

@@ -42,7 +42,7 @@ SCRIPT_TEXT = " five, six, seven, eight, nine, ten, eleven, Yés 日本"
 
 
 def build(config: ServeConfig) -> ModelText:
-    """The factory: text side of the scripted engine."""
+    """The factory: text side of the scripted engine, with the config's template file if it names one."""
     pieces = [*SPECIALS, *(SPELLING[byte] for byte in range(256))]
     pieces += ["".join(SPELLING[byte] for byte in word.encode()) for word in WORDS]
     tokenizer = gguf_tokenizer(

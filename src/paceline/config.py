@@ -13,8 +13,11 @@ from paceline.errors import ConfigError
 
 DEFAULT_MODEL = "smollm2-135m"
 DEFAULT_ENGINE_FACTORY = "paceline.engine.engine:build_engine"
+GENERATION_CONFIGS = ("auto", "none", "vllm")
 KV_CACHE_DTYPES = ("auto", "float32", "bfloat16")
 INSTRUCTION_SETS = ("avx512", "portable")
+LOG_FORMATS = ("plain", "json")
+POOLING_TYPES = ("last", "mean")
 QUANTIZATIONS = (None, "int8")
 TOOL_CALL_PARSERS = ("hermes", "llama3_json", "mistral")
 REASONING_PARSERS = ("qwen3", "deepseek_r1")
@@ -42,6 +45,7 @@ class EngineConfig:
     num_threads: int | None = None
     isa: str | None = None
     record: str | None = None
+    pooling_type: str | None = None
 
     def __post_init__(self) -> None:
         """Check every value. Raises ConfigError."""
@@ -61,6 +65,8 @@ class EngineConfig:
             )
         if self.isa is not None and self.isa not in INSTRUCTION_SETS:
             raise ConfigError(f"--isa must be one of {', '.join(INSTRUCTION_SETS)}, got {self.isa!r}")
+        if self.pooling_type is not None and self.pooling_type not in POOLING_TYPES:
+            raise ConfigError(f"--pooling-type must be one of {', '.join(POOLING_TYPES)}, got {self.pooling_type!r}")
 
     def to_json_mapping(self) -> dict[str, Any]:
         """The fields as JSON values."""
@@ -76,6 +82,8 @@ class EngineConfig:
 class ServeConfig:
     """What the API process is started with. `seed` None: each unseeded request draws its own.
 
+    `request_timeout_s` None and rate limits None: none; `live_timeout_s` 0: an engine that hangs is waited for. Rate
+    limits are per API key and minute.
     `tool_call_parser` None: what the chat template speaks. `reasoning_parser` None: thoughts are content.
     """
 
@@ -85,8 +93,16 @@ class ServeConfig:
     served_model_names: tuple[str, ...] = ()
     api_keys: tuple[str, ...] = ()
     chat_template: str | None = None
+    generation_config: str = "auto"
     seed: int | None = None
     shutdown_timeout_s: float = 30.0
+    live_timeout_s: float = 60.0
+    request_timeout_s: float | None = None
+    rate_limit_requests: int | None = None
+    rate_limit_tokens: int | None = None
+    allowed_origins: tuple[str, ...] = ()
+    uds: str | None = None
+    log_format: str = "plain"
     tool_call_parser: str | None = None
     reasoning_parser: str | None = None
     engine_factory: str = DEFAULT_ENGINE_FACTORY
@@ -95,7 +111,19 @@ class ServeConfig:
         """Check every value. Raises ConfigError."""
         check_option("--port", self.port, 0, 65535)
         check_option("--shutdown-timeout", self.shutdown_timeout_s, 0, 86400)
+        check_option("--live-timeout", self.live_timeout_s, 0, 86400)
+        check_option("--request-timeout", self.request_timeout_s, 0.001, 86400 * 7)
+        check_option("--rate-limit-requests", self.rate_limit_requests, 1, 2**31)
+        check_option("--rate-limit-tokens", self.rate_limit_tokens, 1, 2**40)
         check_option("--seed", self.seed, 0, 2**64 - 1)
+        if self.log_format not in LOG_FORMATS:
+            raise ConfigError(f"--log-format must be one of {', '.join(LOG_FORMATS)}, got {self.log_format!r}")
+        for origin in self.allowed_origins:
+            if origin != "*" and not re.fullmatch(r"https?://[^/\s]+", origin):
+                raise ConfigError(f"--allowed-origins must be * or SCHEME://HOST[:PORT] without a path, got {origin!r}")
+        if self.generation_config not in GENERATION_CONFIGS:
+            allowed = ", ".join(GENERATION_CONFIGS)
+            raise ConfigError(f"--generation-config must be one of {allowed}, got {self.generation_config!r}")
         check_name("--tool-call-parser", self.tool_call_parser, TOOL_CALL_PARSERS)
         check_name("--reasoning-parser", self.reasoning_parser, REASONING_PARSERS)
         if any(not key.strip() or not key.isascii() for key in self.api_keys):

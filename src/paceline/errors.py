@@ -8,6 +8,8 @@
     │   └── UnknownModelError        404 model_not_found
     ├── AuthenticationError          401 invalid_api_key
     ├── OverloadedError              429 overloaded             with Retry-After
+    │   └── RateLimitError           429 rate_limit_exceeded    with Retry-After: the key's allowance is used up
+    ├── RequestTimeoutError          504 request_timeout        not finished within --request-timeout
     ├── UnavailableError             503 unavailable            with Retry-After: loading, draining, engine down
     ├── CheckpointError              (start-up)                 a model file is missing, damaged or unknown
     └── ConfigError                  (start-up)                 an option is wrong
@@ -84,6 +86,21 @@ class OverloadedError(PacelineError):
     def __init__(self, message: str, retry_after_s: float) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class RateLimitError(OverloadedError):
+    """The key has used its requests or tokens of this minute; try again after `retry_after_s` seconds."""
+
+    code = "rate_limit_exceeded"
+    error_type = "rate_limit_error"
+
+
+class RequestTimeoutError(PacelineError):
+    """The request took longer than the server allows; its sequences are cancelled."""
+
+    status = 504
+    code = "request_timeout"
+    error_type = "timeout_error"
 
 
 class UnavailableError(PacelineError):

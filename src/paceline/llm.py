@@ -1,4 +1,5 @@
-"""Generation in process: a model, its tokenizer and an engine behind two calls. For scripts, notebooks and tests.
+"""Generation and embeddings in process: a model, its tokenizer and an engine behind three calls. For scripts,
+notebooks and tests.
 
 from paceline import LLM, GenerationOptions
 llm = LLM("smollm2-135m")
@@ -10,12 +11,17 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from paceline.config import EngineConfig
 from paceline.core.output import SequenceOutput
 from paceline.core.plan import TokenLogprobs
 from paceline.core.request import FinishReason, Grammar, Request, RequestId, SamplingParams, StopRule, token_array
 from paceline.engine.loading import load_engine
-from paceline.errors import RequestError
+from paceline.errors import ContextLengthError, RequestError
+from paceline.server.checks import check_range
+from paceline.server.embedding_vector import VectorForm
 from paceline.server.model_text import spellings_of
 from paceline.text.choice import ChoiceText
 from paceline.text.model_text import load_model_text
@@ -76,11 +82,7 @@ class LLM:
 
         Raises RequestError for the first prompt, or the grammar, that can't be served; none has run then.
         """
-        ids = [
-            self.text.tokenizer.encode(prompt, add_special_tokens=True) if isinstance(prompt, str) else list(prompt)
-            for prompt in prompts
-        ]
-        return self._run(ids, options)
+        return self._run(self._encode(prompts), options)
 
     def chat(
         self,
@@ -90,6 +92,65 @@ class LLM:
         """Answer each conversation, rendered by the model's own template. Raises RequestError likewise."""
         rendered = [self.text.template.render(messages) for messages in conversations]
         return self._run([self.text.tokenizer.encode(text, add_special_tokens=False) for text in rendered], options)
+
+    def embed(
+        self, prompts: Sequence[str | Sequence[int]], dimensions: int | None = None, normalize: bool = True
+    ) -> list[NDArray[np.float32]]:
+        """The embedding of each prompt: its pooled hidden states (`EngineConfig.pooling_type`), float32 [D].
+
+        `dimensions` keeps the first values only; `normalize` scales what is kept to length one. Raises RequestError
+        for the first prompt that can't be served; none has run then.
+        """
+        limits, form = self.engine.limits, VectorForm(dimensions, normalize)
+        if dimensions is not None:
+            check_range(dimensions, 1, limits.embedding_width, "dimensions")
+        requests = [self._pooled_request(prompt) for prompt in self._encode(prompts)]
+        pooled: dict[RequestId, bytes] = {}
+        for start in range(0, len(requests), limits.max_num_seqs):
+            pooled |= self._pool(requests[start : start + limits.max_num_seqs])
+        return [np.frombuffer(form.apply(pooled[request.request_id]), np.float32) for request in requests]
+
+    def _encode(self, prompts: Sequence[str | Sequence[int]]) -> list[list[int]]:
+        encode = self.text.tokenizer.encode
+        return [
+            encode(prompt, add_special_tokens=True) if isinstance(prompt, str) else list(prompt) for prompt in prompts
+        ]
+
+    def _pool(self, requests: Sequence[Request]) -> dict[RequestId, bytes]:
+        """The pooled states of a few requests, computed in one batch."""
+        pooled: dict[RequestId, bytes] = {}
+        try:
+            for request in requests:
+                self.engine.submit(request)
+            while len(pooled) < len(requests):
+                for output in self.engine.step():
+                    assert output.pooled is not None, "a pooled request gives one output"
+                    pooled[output.request_id] = output.pooled
+        except BaseException:
+            self._drop(requests)
+            raise
+        return pooled
+
+    def _drop(self, requests: Sequence[Request]) -> None:
+        """Leave nothing of the requests in the engine."""
+        for request in requests:
+            self.engine.cancel(request.request_id)
+        self.engine.step()
+
+    def _pooled_request(self, prompt: list[int]) -> Request:
+        limits = self.engine.limits
+        if not prompt:
+            raise RequestError("the prompt is empty; give at least one token", "prompt")
+        if len(prompt) > limits.effective_context:
+            raise ContextLengthError(
+                f"the prompt has {len(prompt)} tokens, the context holds {limits.effective_context}; shorten it",
+                "prompt",
+            )
+        self._num_requests += 1
+        number = self._num_requests
+        return Request(
+            RequestId(number), token_array(prompt), StopRule(0), arrival_s=float(number), pooling=limits.pooling
+        )
 
     def _run(self, prompts: list[list[int]], options: GenerationOptions) -> list[Generation]:
         if options.sampling.grammar is not None:
@@ -103,9 +164,7 @@ class LLM:
                 for output in self.engine.step():
                     pending[output.request_id].take(output)
         except BaseException:
-            for request in requests:
-                self.engine.cancel(request.request_id)
-            self.engine.step()
+            self._drop(requests)
             raise
         return [pending[request.request_id].result() for request in requests]
 

@@ -24,6 +24,8 @@ ONE_REPLICA = ForeignFlag("this server runs one replica on one machine; leave it
 GPU = ForeignFlag("set the KV cache's memory with --kv-memory instead", takes_value=True)
 LATER = ForeignFlag("not supported by this version; leave it out", takes_value=True, stops=True)
 QUIET = ForeignFlag("has no object here")
+BOTH = ForeignFlag("every model generates and embeds", takes_value=True)
+POOLER = ForeignFlag("set the pooling with --pooling-type last or mean", takes_value=True, stops=True)
 
 FOREIGN_FLAGS = {
     "--enable-chunked-prefill": ALWAYS,
@@ -43,8 +45,9 @@ FOREIGN_FLAGS = {
     "-dp": ONE_REPLICA,
     "--trust-remote-code": ForeignFlag("code from model repositories is never run"),
     "--enforce-eager": QUIET,
-    "--disable-log-requests": QUIET,
-    "--disable-log-stats": QUIET,
+    "--disable-log-requests": ForeignFlag("a line a finished request is always logged, without what was said"),
+    "--disable-log-stats": ForeignFlag("a line every 10 s is always logged while there is traffic"),
+    "--enable-request-id-headers": ALWAYS,
     "--enable-lora": ForeignFlag("adapters are not supported by this version; leave it out", stops=True),
     "--lora-modules": LATER,
     "--speculative-config": LATER,
@@ -53,6 +56,11 @@ FOREIGN_FLAGS = {
     "--ssl-keyfile": ForeignFlag("terminate TLS in a proxy in front", takes_value=True, stops=True),
     "--ssl-certfile": ForeignFlag("terminate TLS in a proxy in front", takes_value=True, stops=True),
     "--scheduling-policy": ForeignFlag("arrival order, with `priority` of a request before it", takes_value=True),
+    "--task": BOTH,
+    "--runner": BOTH,
+    "--convert": BOTH,
+    "--pooler-config": POOLER,
+    "--override-pooler-config": POOLER,
     "--enable-metrics": ALWAYS,
     "--uvicorn-log-level": ForeignFlag("has no object here", takes_value=True),
 }

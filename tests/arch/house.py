@@ -45,7 +45,7 @@ ROOMS = {
         ("errors", "core", "costs", "models", "config", "text", "engine", "observe"),
         ("msgspec", "fastapi", "starlette", "uvicorn"),
     ),
-    "llm": Room(("errors", "core", "models", "exec", "config", "text", "engine", "server")),
+    "llm": Room(("errors", "core", "models", "exec", "config", "text", "engine", "server"), ("numpy",)),
     "vllm_flags": Room(("errors",)),
     # bench measures any server from outside: it knows nothing of the engine, only how work is described.
     "bench": Room(("errors", "workload"), ("aiohttp", "msgspec", "numpy", "plotly", "rich", "typer")),

@@ -9,7 +9,7 @@ from functools import lru_cache
 from paceline.core.kv import KvManager
 from paceline.core.loop import StepLoop
 from paceline.core.policy import LearnedReserve
-from paceline.core.request import FinishReason, Request, RequestId, SamplingParams, StopRule
+from paceline.core.request import FinishReason, Pooling, Request, RequestId, SamplingParams, StopRule
 from paceline.core.scheduler import Scheduler, SchedulerLimits
 from paceline.core.sequence import Sequence, State
 from paceline.exec.scripted import ScriptedExecutor
@@ -35,27 +35,31 @@ def num_forced(tokens: "array[int]", sampling: SamplingParams) -> int:
 
 @dataclass(frozen=True)
 class PlainRun:
-    """What a request gives when it is alone: sampled tokens and prompt scores with their logprobs, and its ending."""
+    """What a request gives when it is alone: sampled tokens and prompt scores with their logprobs, its ending, and its
+    pooled state.
+    """
 
     tokens: tuple[TokenScore, ...]
     scores: tuple[TokenScore, ...]
     reason: FinishReason
+    pooled: bytes | None
 
 
 def plain_run(request: Request, choice_index: int) -> PlainRun:
     """The choice alone on a fresh scheduler: one sequence, one chunk, nothing cached, room for everything."""
-    return _plain_run(request.prompt.tobytes(), request.stop, request.sampling.for_choice(choice_index))
+    sampling = request.sampling.for_choice(choice_index)
+    return _plain_run(request.prompt.tobytes(), request.stop, sampling, request.pooling)
 
 
 @lru_cache(maxsize=20_000)
-def _plain_run(prompt: bytes, stop: StopRule, sampling: SamplingParams) -> PlainRun:
+def _plain_run(prompt: bytes, stop: StopRule, sampling: SamplingParams, pooling: Pooling | None) -> PlainRun:
     tokens = array("i")
     tokens.frombytes(prompt)
     num_blocks = (len(tokens) + stop.max_tokens) // 16 + 1
     limits = SchedulerLimits(max_num_seqs=1, max_step_tokens=PLAIN_CONTEXT, max_context=PLAIN_CONTEXT)
     scheduler = Scheduler(limits, KvManager(num_blocks, 16), LearnedReserve(16))
     loop = StepLoop(scheduler, ScriptedExecutor(16, next_token))
-    scheduler.submit(Request(RequestId(1), tokens, stop, sampling))
+    scheduler.submit(Request(RequestId(1), tokens, stop, sampling, pooling=pooling))
     outputs = [output for _ in range(stop.max_tokens + 1) for output in loop.step()]
     reason = outputs[-1].finish_reason
     assert reason is not None, "a plain run did not end"
@@ -63,6 +67,7 @@ def _plain_run(prompt: bytes, stop: StopRule, sampling: SamplingParams) -> Plain
         tuple((token.token_id, token.logprob) for output in outputs for token in output.tokens),
         tuple((score.token_id, score.logprob) for output in outputs for score in output.prompt_scores),
         reason,
+        outputs[-1].pooled,
     )
 
 

@@ -25,7 +25,7 @@ from paceline.core.kv import KvManager
 from paceline.core.output import SequenceOutput
 from paceline.core.plan import NewRow, RowStep, StepPlan, TokenLogprobs
 from paceline.core.policy import Forecast, LearnedReserve, Reserve
-from paceline.core.request import FinishReason, Request, RequestId, SamplingParams, StopRule, token_array
+from paceline.core.request import FinishReason, Pooling, Request, RequestId, SamplingParams, StopRule, token_array
 from paceline.core.scheduler import Scheduler, SchedulerLimits
 from paceline.core.sequence import Sequence, State
 from paceline.errors import ContextLengthError
@@ -64,6 +64,7 @@ class Ask:
     stop_token: int | None = None
     min_tokens: int = 0
     seed: int = 0
+    pooling: Pooling | None = None
 
     def request(self, request_id: int, arrival_s: float) -> Request:
         prompt = [stem_token(self.stem, index) for index in range(self.num_shared)] + list(self.tail)
@@ -71,12 +72,13 @@ class Ask:
         return Request(
             RequestId(request_id),
             token_array(prompt or [0]),
-            StopRule(self.max_tokens, self.min_tokens, stops),
+            StopRule(0 if self.pooling else self.max_tokens, self.min_tokens, stops),
             SamplingParams(seed=self.seed, num_prompt_logprobs=0 if self.is_scored else None),
-            self.num_sequences,
+            1 if self.pooling else self.num_sequences,
             arrival_s,
             self.priority,
             b"namespace %d" % self.namespace,
+            self.pooling,
         )
 
 
@@ -134,7 +136,7 @@ class World:
         self._num_requests += 1
         request = ask.request(self._num_requests, float(self._num_requests // 3))
         room = min(self.config.max_context, self.config.num_blocks * self.config.block_size)
-        fits = len(request.prompt) + ask.max_tokens <= room
+        fits = len(request.prompt) + request.stop.max_tokens <= room
         self.journal.append(("submit", request))
         if not fits:
             with pytest.raises(ContextLengthError, match=str(room)):
@@ -143,8 +145,8 @@ class World:
             return None
         self.scheduler.submit(request)
         self._sequences += self.scheduler.requests[request.request_id]
-        self.events["fork"] += ask.num_sequences > 1
-        for choice_index in range(ask.num_sequences):
+        self.events["fork"] += request.num_sequences > 1
+        for choice_index in range(request.num_sequences):
             key = request.request_id, choice_index
             self.expected[key] = plain_run(request, choice_index)
             self.tokens[key], self.scores[key] = [], []
@@ -305,6 +307,7 @@ class World:
         self.events["partial copy"] += any(new.blocks and copy.target == new.blocks[-1] for copy in plan.copies)
         self.events["prefix hit"] += cached > 0
         self.events["resume"] += sequence.num_preemptions > 0
+        self.events["resume a mean"] += sequence.num_preemptions > 0 and sequence.request.pooling is Pooling.MEAN
         self.events["resume while scoring"] += sequence.num_preemptions > 0 and 1 < sequence.num_scored <= limit
 
     def _note_closed(self, sequence: Sequence, num_computed: int) -> None:
@@ -316,6 +319,8 @@ class World:
         plain = self.expected[key]
         _extend(self.tokens[key], output.tokens, plain.tokens, f"tokens of {key}")
         _extend(self.scores[key], output.prompt_scores, plain.scores, f"prompt scores of {key}")
+        pooled = None if output.finish_reason is None else plain.pooled
+        assert output.pooled == pooled, f"{key} gives the pooled state {output.pooled!r}, alone {pooled!r}"
         if output.finish_reason is not None:
             assert output.finish_reason is plain.reason, (
                 f"{key} ends by {output.finish_reason}, alone by {plain.reason}"

@@ -14,7 +14,7 @@ from random import Random
 from core_oracles import live_sequences
 from core_world import Ask, World, WorldConfig, situation
 
-from paceline.core.request import RequestId
+from paceline.core.request import Pooling, RequestId
 
 WORLD_OPERATIONS = 1_000
 MAX_LIVE = 14
@@ -47,11 +47,12 @@ def random_config(random: Random) -> WorldConfig:
 
 
 def random_ask(random: Random) -> Ask:
+    max_tokens = random.choice((0, 1, 3, 6, 12))
     return Ask(
         stem=random.randrange(3),
         num_shared=random.randint(0, 10),
         tail=tuple(random.randrange(3) for _ in range(random.randint(0, 3))),
-        max_tokens=random.choice((0, 1, 3, 6, 12)),
+        max_tokens=max_tokens,
         num_sequences=random.choice((1, 1, 1, 2, 3)),
         priority=random.randrange(3),
         namespace=random.randrange(5) // 4,
@@ -59,6 +60,7 @@ def random_ask(random: Random) -> Ask:
         stop_token=random.choice((None, None, 0, 1)),
         min_tokens=random.choice((0, 0, 3)),
         seed=random.randrange(4),
+        pooling=None if max_tokens else random.choice((None, Pooling.LAST, Pooling.MEAN)),
     )
 
 

@@ -180,6 +180,13 @@ def a_match_skips_positions_that_want_scores(patch: Patch) -> None:
     patch.setattr(Sequence, "match_limit", property(lambda self: len(self.tokens) - 1))
 
 
+def a_mean_starts_at_a_cached_prefix(patch: Patch) -> None:
+    def limit(self: Sequence) -> int:
+        return 0 if self.sampling.num_prompt_logprobs is not None else len(self.tokens) - 1
+
+    patch.setattr(Sequence, "match_limit", property(limit))
+
+
 def admission_counts_only_the_cached_prefix(patch: Patch) -> None:
     patch.setattr(KvManager, "cost", lambda self, match, num_tokens: 0)
 
@@ -247,6 +254,7 @@ FAULTS: list[Fault] = [
     namespaces_share_one_tree,
     a_match_may_leave_nothing_to_compute,
     a_match_skips_positions_that_want_scores,
+    a_mean_starts_at_a_cached_prefix,
     admission_counts_only_the_cached_prefix,
     a_row_that_was_left_still_takes_results,
     a_cached_node_is_forgotten_when_touched,

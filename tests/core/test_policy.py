@@ -53,10 +53,20 @@ def test_expected_lengths_are_spread_like_the_finished_ones() -> None:
 
 def test_lengths_older_than_the_window_are_forgotten() -> None:
     reserve, random = LearnedReserve(16), Random(3)
-    lengths = [random.randrange(100) for _ in range(3 * LENGTH_WINDOW)]
+    lengths = [random.randrange(1, 100) for _ in range(3 * LENGTH_WINDOW)]
     for length in lengths:
         reserve.observe(length)
     assert reserve._sorted == sorted(lengths[-LENGTH_WINDOW:])
+
+
+def test_prompts_without_output_do_not_push_out_what_was_learned() -> None:
+    reserve = LearnedReserve(16)
+    for length in range(1, 101):
+        reserve.observe(length)
+    before = [reserve.remaining(_sequence(number, 0, 1_000)) for number in range(1, 50)]
+    for _ in range(2 * LENGTH_WINDOW):
+        reserve.observe(0)
+    assert [reserve.remaining(_sequence(number, 0, 1_000)) for number in range(1, 50)] == before
 
 
 @given(

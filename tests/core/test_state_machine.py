@@ -8,7 +8,7 @@ from core_world import Ask, World, WorldConfig
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from paceline.core.request import RequestId
+from paceline.core.request import Pooling, RequestId
 
 CONFIGS = st.builds(
     WorldConfig,
@@ -32,6 +32,7 @@ ASKS = st.builds(
     stop_token=st.sampled_from((None, None, 0)),
     min_tokens=st.sampled_from((0, 2)),
     seed=st.integers(0, 3),
+    pooling=st.sampled_from((None, None, None, Pooling.LAST, Pooling.MEAN)),
 )
 
 

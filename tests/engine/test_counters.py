@@ -12,6 +12,8 @@ from paceline.core.request import Request, RequestId, SamplingParams, StopRule, 
 from paceline.core.scheduler import Scheduler, SchedulerLimits
 from paceline.engine.contract import EngineCounters, EngineLimits
 from paceline.engine.engine import Engine
+from paceline.engine.grammars import GrammarQueue
+from paceline.exec.grammar import GrammarCompiler
 from paceline.exec.scripted import ScriptedExecutor
 
 BLOCK_SIZE = 16
@@ -27,7 +29,8 @@ def scripted_engine(num_blocks: int, num_rows: int = 16) -> Engine:
     kv = KvManager(num_blocks, BLOCK_SIZE)
     scheduler = Scheduler(SchedulerLimits(num_rows, 256, 4096), kv, LearnedReserve(BLOCK_SIZE))
     limits = EngineLimits(scheduler.effective_context, kv.pool_tokens, BLOCK_SIZE, num_rows, VOCABULARY, "scripted", 1)
-    return Engine(scheduler, ScriptedExecutor(BLOCK_SIZE, next_token), limits, EngineConfig())
+    grammars = GrammarQueue(GrammarCompiler(VOCABULARY))
+    return Engine(scheduler, ScriptedExecutor(BLOCK_SIZE, next_token), grammars, limits, EngineConfig())
 
 
 def request(number: int, prompt: list[int], max_tokens: int, num_sequences: int = 1) -> Request:

@@ -1,41 +1,22 @@
 """B007: a beginning token once, whoever writes it. A tiny model whose id 2 is the beginning token, and SmolLM2."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
-from models.tiny_checkpoints import make_model, save_model
 from paceline.text.model_text import ModelText, load_model_text
 from running_server import RunningServer, serve_model
+from tiny_chat_model import BOS_ID, save_chat_model
 
-BOS_ID = 2
-SPECIAL = ("<pad>", "<eos>", "<bos>", "<turn>")
-TEMPLATE = (
-    "{{ bos_token }}{% for message in messages %}<turn>{{ message.role }}\n{{ message.content }}\n{% endfor %}"
-    "{% if add_generation_prompt %}<turn>model\n{% endif %}"
-)
 MESSAGES = [{"role": "user", "content": "Hello"}]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint whose tokenizer puts <bos> before every text, and whose template writes it too."""
-    folder = tmp_path_factory.mktemp("with-bos")
-    pieces = [*SPECIAL, *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    tokenizer = Tokenizer(models.BPE({piece: index for index, piece in enumerate(pieces)}, []))
-    tokenizer.add_special_tokens([AddedToken(piece, special=True, normalized=False) for piece in SPECIAL])
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.post_processor = processors.TemplateProcessing("<bos> $A", special_tokens=[("<bos>", BOS_ID)])
-    save_model(make_model("llama", vocab_size=len(pieces)), folder)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    config = {"bos_token": "<bos>", "eos_token": "<eos>", "chat_template": TEMPLATE}
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    return folder
+    return save_chat_model(tmp_path_factory.mktemp("with-bos"))
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +67,26 @@ def test_b007_a_template_without_a_beginning_token_adds_none(smol: RunningServer
     num_tokens, scores = scored(smol, "chat/completions", {"model": "smollm2-135m", "messages": MESSAGES})
     assert num_tokens == len(ids)
     assert scores == scored(smol, "completions", {"model": "smollm2-135m", "prompt": ids})[1]
+
+
+def prompt_ids(server: RunningServer, path: str, **fields: Any) -> list[int]:
+    response = server.post(path, {"model": "tiny", "max_tokens": 1, "return_token_ids": True} | fields)
+    assert response.status_code == 200, response.text
+    answer = response.json()
+    ids: list[int] = answer.get("prompt_token_ids") or answer["choices"][0]["prompt_token_ids"]
+    return ids
+
+
+def test_a_beginning_token_is_added_where_it_is_asked_for_and_never_twice(folder: Path, tiny: RunningServer) -> None:
+    bare = load_model_text(str(folder)).tokenizer.encode("Hello", add_special_tokens=False)
+    for added, expected in ((None, [BOS_ID, *bare]), (True, [BOS_ID, *bare]), (False, bare)):
+        assert prompt_ids(tiny, "completions", prompt="Hello", add_special_tokens=added) == expected
+    assert prompt_ids(tiny, "completions", prompt="<bos>Hello", add_special_tokens=False) == [BOS_ID, *bare]
+    chat = rendered_ids(load_model_text(str(folder)))
+    for added in (None, True, False):
+        assert prompt_ids(tiny, "chat/completions", messages=MESSAGES, add_special_tokens=added) == chat
+
+
+def test_a_truncated_prompt_loses_its_beginning_token(tiny: RunningServer) -> None:
+    kept = prompt_ids(tiny, "completions", prompt="Hello", truncate_prompt_tokens=5)
+    assert kept == prompt_ids(tiny, "completions", prompt="Hello", add_special_tokens=False)

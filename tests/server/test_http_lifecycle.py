@@ -1,6 +1,7 @@
 """Start, readiness, a dying engine, shutdown: what probes and clients see, and what is left behind."""
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -15,7 +16,7 @@ import httpx
 import pytest
 
 from running_server import RunningServer, launch
-from scripted_text import byte_ids
+from scripted_text import SCRIPT_TEXT, byte_ids
 
 COMPLETION = {"model": "scripted", "prompt": "a", "max_tokens": 50}
 
@@ -52,9 +53,9 @@ def wait_until_gone(pid: int) -> None:
         time.sleep(0.02)
 
 
-def test_not_ready_before_the_model_is(launched: Callable[..., "subprocess.Popen[str]"]) -> None:
+def test_b087_not_ready_before_the_model_is(launched: Callable[..., "subprocess.Popen[str]"]) -> None:
     port = free_port()
-    launched({"port": port}, {"load_s": 2.0})
+    launched({"port": port}, {"load_s": 5.0})
     root = f"http://127.0.0.1:{port}"
     seen = set()
     with httpx.Client(base_url=root, timeout=5) as client:
@@ -64,8 +65,10 @@ def test_not_ready_before_the_model_is(launched: Callable[..., "subprocess.Popen
                 seen.add(health.status_code)
                 if health.status_code == 200:
                     break
+                models = client.get("/v1/models")
                 chat = client.post("/v1/completions", json=COMPLETION)
                 if chat.status_code != 200:
+                    assert models.status_code == 503, "a model is listed before it can be used"
                     assert (chat.status_code, chat.json()["error"]["code"]) == (503, "unavailable")
                     assert int(chat.headers["retry-after"]) >= 1
                     assert client.get("/live").json() == {"status": "loading"}
@@ -74,7 +77,7 @@ def test_not_ready_before_the_model_is(launched: Callable[..., "subprocess.Popen
         assert client.post("/v1/completions", json=COMPLETION).status_code == 200
 
 
-def test_a_port_in_use_is_one_clear_line(launched: Callable[..., "subprocess.Popen[str]"]) -> None:
+def test_b087_a_port_in_use_is_one_clear_line(launched: Callable[..., "subprocess.Popen[str]"]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         process = launched({"port": port}, {"load_s": 30})
@@ -97,7 +100,7 @@ def test_a_signal_while_loading_ends_the_start(
     wait_until_gone(pids[0])
 
 
-def test_a_broken_model_ends_the_start(launched: Callable[..., "subprocess.Popen[str]"]) -> None:
+def test_b087_a_broken_model_ends_the_start(launched: Callable[..., "subprocess.Popen[str]"]) -> None:
     port = free_port()
     process = launched({"port": port}, {"load_error": "model.gguf is cut off"})
     assert process.wait(5) != 0
@@ -149,23 +152,31 @@ def run_requests(
     return threads, ends
 
 
+def shown_text(answer: str) -> str:
+    """The text of a whole answer or of a stream."""
+    chunks = [line.removeprefix("data: ") for line in answer.splitlines() if line.startswith(("data: {", "{"))]
+    return "".join(json.loads(chunk)["choices"][0]["text"] for chunk in chunks)
+
+
 def test_b085_sigterm_lets_running_requests_finish(start_server: Callable[..., RunningServer], journal: Path) -> None:
     server = start_server({"shutdown_timeout_s": 20.0}, step_s=0.02, journal=str(journal))
     (pid,) = engine_pids(server.process.pid)
-    threads, ends = run_requests(server, journal, 4, 150)
+    threads, ends = run_requests(server, journal, 8, 150)
     server.process.send_signal(signal.SIGTERM)
     time.sleep(0.1)
     root = server.url.removesuffix("/v1")
     assert httpx.get(f"{root}/ready").status_code == 503
     refused = server.post("completions", COMPLETION)
     assert (refused.status_code, "retry-after" in refused.headers) == (503, True)
+    assert refused.elapsed.total_seconds() < 0.1
     for thread in threads:
         thread.join()
     finished_s = time.monotonic()
     assert server.process.wait(5) == 0
     assert time.monotonic() - finished_s < 1.5
-    assert len(ends) == 4
+    assert len(ends) == 8
     assert all('"finish_reason":"length"' in end for end in ends)
+    assert all(shown_text(end).startswith(SCRIPT_TEXT * 6) for end in ends)
     wait_until_gone(pid)
 
 

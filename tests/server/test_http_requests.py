@@ -1,35 +1,22 @@
 """What reaches the engine: the request it gets for what a client sent, field by field."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from paceline.core.request import Request, SamplingParams
-from paceline.engine.messages import Submit
-from running_server import RunningServer, launch, wait_until_ready
+from engine_requests import Asker, asked, asking
+from paceline.core.request import SamplingParams
+from running_server import launch, wait_until_ready
 from scripted_text import END_ID, TURN_END_ID, byte_ids
-
-CHAT = {"model": "scripted", "messages": [{"role": "user", "content": "a"}]}
-Asker = Callable[..., Request]
 
 
 @pytest.fixture(scope="module")
 def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asker]:
-    """Posts a body and returns the request that the engine got."""
-    log = tmp_path_factory.mktemp("requests") / "log"
-    server = wait_until_ready(launch({"seed": 7}, {"requests_log": str(log), "context": 64}))
-    yield lambda path="chat/completions", **fields: asked(server, log, path, fields)
-    assert server.stop() == 0
-
-
-def asked(server: RunningServer, log: Path, path: str, fields: dict[str, Any]) -> Request:
-    response = server.post(path, (CHAT if path.startswith("chat") else {"model": "scripted"}) | fields)
-    assert response.status_code == 200, response.text
-    return msgspec.json.decode(log.read_bytes().splitlines()[-1], type=Submit).request()
+    with asking(tmp_path_factory.mktemp("requests")) as ask:
+        yield ask
 
 
 def test_defaults_are_the_engines(ask: Asker) -> None:
@@ -72,23 +59,29 @@ def test_the_template_makes_the_prompt(ask: Asker) -> None:
         ),
     ],
 )
-def test_sampling_fields_arrive(ask: Asker, sent: dict[str, Any], expected: dict[str, Any]) -> None:
-    sampling = asdict(ask(**sent).sampling)
+@pytest.mark.parametrize("path", ["chat/completions", "completions"])
+def test_sampling_fields_arrive(ask: Asker, path: str, sent: dict[str, Any], expected: dict[str, Any]) -> None:
+    if path == "completions":
+        sent = {"prompt": "a"} | sent
+        if "logprobs" in sent:
+            sent["logprobs"] = sent.pop("top_logprobs", 0) if sent["logprobs"] else None
+    sampling = asdict(ask(path, **sent).sampling)
     if "seed" not in expected:
         del sampling["seed"]
     assert sampling == {name: value for name, value in asdict(SamplingParams()).items() if name in sampling} | expected
 
 
-def test_ending_fields_arrive(ask: Asker) -> None:
-    assert ask(ignore_eos=True, stop_token_ids=[9]).stop.stop_token_ids == {9}
-    assert ask(max_tokens=3).stop.max_tokens == 3
-    assert ask(max_completion_tokens=4).stop.max_tokens == 4
-    assert ask(max_tokens=5, min_tokens=5).stop.min_tokens == 5
-
-
-def test_the_rest_arrives(ask: Asker) -> None:
-    request = ask(n=3, priority=-5, cache_salt="tenant")
+@pytest.mark.parametrize(("path", "prompt"), [("chat/completions", {}), ("completions", {"prompt": "a"})])
+def test_ending_fields_and_the_rest_arrive(ask: Asker, path: str, prompt: dict[str, Any]) -> None:
+    assert ask(path, **prompt, ignore_eos=True, stop_token_ids=[9]).stop.stop_token_ids == {9}
+    assert ask(path, **prompt, max_tokens=3).stop.max_tokens == 3
+    assert ask(path, **prompt, max_tokens=5, min_tokens=5).stop.min_tokens == 5
+    request = ask(path, **prompt, n=3, priority=-5, cache_salt="tenant")
     assert (request.num_sequences, request.priority, request.namespace) == (3, -5, b"salt:tenant")
+
+
+def test_openais_newer_name_of_max_tokens_arrives(ask: Asker) -> None:
+    assert ask(max_completion_tokens=4).stop.max_tokens == 4
 
 
 def test_echo_scores_the_prompt_as_far_as_logprobs_asks(ask: Asker) -> None:

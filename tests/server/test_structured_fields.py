@@ -122,6 +122,11 @@ def test_a_schema_as_deep_as_the_limit_is_taken() -> None:
     assert grammar_of(guided_json=nested(MAX_SCHEMA_DEPTH)) is not None
 
 
+def test_b045_an_empty_range_names_its_path() -> None:
+    error = refusal(guided_json={"properties": {"a": {"items": {"minimum": 5, "exclusiveMaximum": 1}}}})
+    assert error.message == "guided_json.properties.a.items: no number is at least 5 and at most 1"
+
+
 def test_b045_bounds_out_of_reach_are_narrowed_where_answers_still_satisfy_the_schema() -> None:
     far = {"minimum": -1e30, "maximum": 9223372036854775808}
     schema = {"properties": {"minimum": far}, "enum": [{"maximum": 1e30}]}

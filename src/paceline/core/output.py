@@ -12,7 +12,8 @@ class SequenceOutput:
 
     `prompt_scores` continues the list of scored prompt positions (1, 2, ...). `finish_reason` comes once, last;
     whatever token stopped it is the last of `tokens`. `num_cached_tokens`: prompt tokens taken from the prefix cache at
-    first admission, which was at `admitted_s` on the loop's clock; a cancelled sequence's ending has None.
+    first admission, which was at `admitted_s` on the loop's clock; a cancelled sequence's ending has None. `pooled`
+    comes with the end of a pooled request: its hidden state, float32 [D].
     """
 
     request_id: RequestId
@@ -22,3 +23,4 @@ class SequenceOutput:
     finish_reason: FinishReason | None
     num_cached_tokens: int
     admitted_s: float | None = None
+    pooled: bytes | None = None

@@ -13,7 +13,7 @@ from array import array
 from dataclasses import dataclass
 from typing import Protocol
 
-from paceline.core.request import BlockId, FinishReason, SamplingParams, SequenceId
+from paceline.core.request import BlockId, FinishReason, Pooling, SamplingParams, SequenceId
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,8 @@ class NewRow:
     """A sequence enters slot `row` with every token it knows (prompt, then outputs from before a preemption).
 
     `blocks` are those its cached prefix came with, in order; a partly matched last block is a fresh one that a
-    BlockCopy of the same plan fills.
+    BlockCopy of the same plan fills. A row with `pooling` answers the step that computes the last of its tokens with
+    its pooled hidden state.
     """
 
     row: int
@@ -30,6 +31,7 @@ class NewRow:
     num_prompt_tokens: int
     sampling: SamplingParams
     blocks: tuple[BlockId, ...]
+    pooling: Pooling | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +95,15 @@ class RowResult:
 
     One step may bring several tokens: those after the first are known to follow (a grammar forces them), and their KV
     is the row's debt. `end`: the row can't go on after these tokens (STOP: its grammar is complete; ERROR: its grammar
-    gave out), whatever the stop rule says; only an ended row may sample and bring none.
+    gave out), whatever the stop rule says; only an ended row may sample and bring none. `pooled`: float32 [D] of a
+    pooled row that is complete.
     """
 
     row: int
     sampled: tuple[TokenLogprobs, ...] = ()
     prompt_scores: tuple[TokenLogprobs, ...] = ()
     end: FinishReason | None = None
+    pooled: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,12 @@ class LearnedReserve:
         self._sorted: list[int] = []
 
     def observe(self, num_output: int) -> None:
-        """Take in a finished length, forget the oldest past the window. O(window)."""
+        """Take in a finished length, forget the oldest past the window. O(window).
+
+        Scored and pooled prompts (no output) tell nothing about growth, and must not push out those that do.
+        """
+        if num_output == 0:
+            return
         self._recent.append(num_output)
         insort(self._sorted, num_output)
         if len(self._recent) > LENGTH_WINDOW:

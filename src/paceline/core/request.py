@@ -77,11 +77,18 @@ class SamplingParams:
         return replace(self, seed=(self.seed + choice_index * SEED_STRIDE) & SEED_MASK)
 
 
+class Pooling(StrEnum):
+    """Which hidden states (final norm) of the prompt become its embedding: the last position's, or the mean of all."""
+
+    LAST = "last"
+    MEAN = "mean"
+
+
 @dataclass(frozen=True, slots=True)
 class StopRule:
     """When a sequence ends by itself: a stop token (after `min_tokens` outputs) or `max_tokens` outputs.
 
-    max_tokens 0 scores the prompt and samples nothing. Stop *strings* are the API side's business (`text/`).
+    max_tokens 0 scores or pools the prompt and samples nothing. Stop *strings* are the API side's business (`text/`).
     """
 
     max_tokens: int
@@ -94,7 +101,7 @@ class Request:
     """One request as the scheduler sees it: token ids in, `num_sequences` independent continuations out.
 
     `arrival_s` is on the loop's clock; `priority`: lower is earlier; `namespace` keeps prefix caches apart
-    (adapter, salt, KV format, model revision, each tagged).
+    (adapter, salt, KV format, model revision, each tagged). `pooling` asks for hidden states instead of tokens.
     """
 
     request_id: RequestId
@@ -105,11 +112,14 @@ class Request:
     arrival_s: float = 0.0
     priority: int = 0
     namespace: bytes = b""
+    pooling: Pooling | None = None
 
     def __post_init__(self) -> None:
         assert len(self.prompt) > 0, "a request needs at least one prompt token"
         assert self.num_sequences > 0, "a request needs at least one sequence"
         assert self.stop.max_tokens >= 0, "max_tokens can't be negative"
+        is_plain = self.stop.max_tokens == 0 and self.num_sequences == 1
+        assert self.pooling is None or is_plain, "a pooled request samples nothing, once"
 
 
 def token_array(tokens: SequenceOf[int]) -> "array[int]":

@@ -286,6 +286,7 @@ class Scheduler:
             sequence.num_prompt,
             sequence.sampling,
             tuple(opening.lease.blocks),
+            sequence.request.pooling,
         )
 
     def _seal(self, draft: Draft) -> StepPlan:
@@ -322,6 +323,7 @@ class Scheduler:
             reason,
             sequence.num_cached or 0,
             sequence.admitted_s,
+            result.pooled,
         )
 
     def _retire(self, sequence: Sequence, reason: FinishReason) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from paceline.core.kv import Lease
-from paceline.core.request import FinishReason, Request, SamplingParams, SequenceId
+from paceline.core.request import FinishReason, Pooling, Request, SamplingParams, SequenceId
 
 
 class State(Enum):
@@ -75,8 +75,10 @@ class Sequence:
     @property
     def match_limit(self) -> int:
         """How much of a cached prefix it may use: it needs the logits after its last token, and of every unscored
-        position.
+        position. The cache has no hidden states, so a mean over all of them starts at 0.
         """
+        if self.request.pooling is Pooling.MEAN:
+            return 0
         if self.sampling.num_prompt_logprobs is not None and self.num_scored < self.num_prompt:
             return self.num_scored - 1
         return len(self.tokens) - 1

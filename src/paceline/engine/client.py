@@ -2,7 +2,8 @@
 
 Owns the engine process, the socket to it and the table of open requests. Replies are read by a callback of the event
 loop (no task, no copy) and handed to the `OutputStream` that asked. When the process dies, every open stream ends
-with UnavailableError and a new process is started, with growing pauses; a process that keeps dying is given up.
+with UnavailableError and a new process is started, with growing pauses; a process that keeps dying is given up. One
+that has work and makes no step for the timeout is killed, which is a death like any other.
 
     loading --Ready--> ready --process died--> loading ... --MAX_RESTARTS in a row--> dead
        |  LoadFailed, or death before the first Ready
@@ -10,6 +11,7 @@ with UnavailableError and a new process is started, with growing pauses; a proce
 """
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -38,6 +40,7 @@ from paceline.engine.messages import (
     Reply,
     Submit,
 )
+from paceline.engine.progress import ProgressWatch
 from paceline.engine.stream import OutputStream
 from paceline.errors import UnavailableError
 
@@ -60,8 +63,10 @@ class EngineState(StrEnum):
 class EngineClient:
     """One engine process at a time, restarted when it dies. All methods run on the event loop's thread."""
 
-    def __init__(self, command: EngineCommand, child: EngineChild) -> None:
-        """`child` is the first process, started early from `command`; later ones are started here."""
+    def __init__(self, command: EngineCommand, child: EngineChild, live_timeout_s: float = 0.0) -> None:
+        """`child` is the first process, started early from `command`; later ones are started here. `live_timeout_s` 0:
+        an engine that hangs is waited for.
+        """
         self.state = EngineState.LOADING
         self.failure: str | None = None
         self.num_restarts = 0
@@ -80,6 +85,9 @@ class EngineClient:
         self._decoder: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
         self._context = zmq.Context()
         self._loop = asyncio.get_running_loop()
+        self._live_timeout_s = live_timeout_s
+        self._watch = ProgressWatch(live_timeout_s, time.monotonic())
+        self._watcher: asyncio.Future[None] | None = None
         self._attach()
 
     @property
@@ -105,6 +113,14 @@ class EngineClient:
         if self.state is EngineState.DEAD:
             raise UnavailableError("the engine is down", RETRY_AFTER_S)
 
+    def check_live(self) -> None:
+        """Raise UnavailableError when waiting is in vain: the engine was given up, or has work and makes no step."""
+        if self.state is EngineState.DEAD:
+            raise UnavailableError("the engine is down", RETRY_AFTER_S)
+        stalled_s = self._watch.stalled_s(time.monotonic())
+        if self.state is EngineState.READY and stalled_s:
+            raise UnavailableError(f"the engine has work and made no step for {stalled_s:.0f} s", RETRY_AFTER_S)
+
     def draw_request_id(self) -> RequestId:
         """A request id never used before by this client."""
         self._next_request_id += 1
@@ -125,6 +141,8 @@ class EngineClient:
     def submit(self, request: Request, stream: OutputStream) -> None:
         """Queue a request whose news go to `stream`. Raises UnavailableError when the engine is not ready."""
         self.check_ready()
+        if not self._streams:
+            self._watch.saw_idle(time.monotonic())
         self._streams[request.request_id] = stream
         stream.expect(request.request_id, request.num_sequences)
         self._send(Submit.of(request))
@@ -154,6 +172,8 @@ class EngineClient:
     async def close(self) -> None:
         """End the engine process; open streams end with UnavailableError."""
         self._is_closing = True
+        if self._watcher is not None:
+            self._watcher.cancel()
         self._fail_open_requests("the server is shutting down")
         self._detach()
         await asyncio.to_thread(self._child.end)
@@ -176,7 +196,10 @@ class EngineClient:
             self._socket.close()
 
     def _send(self, command: Command) -> None:
-        self._socket.send(self._encoder.encode(command), zmq.NOBLOCK)
+        try:
+            self._socket.send(self._encoder.encode(command), zmq.NOBLOCK)
+        except zmq.Again:
+            return  # The process has just died: its exit, once seen, ends every open request.
         # Sending can swallow the edge that announces a received frame, so look once more.
         self._loop.call_soon(self._read)
 
@@ -220,11 +243,35 @@ class EngineClient:
         if self._spellings is not None:
             self._send(LearnSpellings(self._spellings))
         self._settled.set()
+        self._watch = ProgressWatch(self._live_timeout_s, self._ready_since_s)
+        if self._live_timeout_s:
+            self._watcher = asyncio.ensure_future(self._watch_progress(self._child, self._watch))
 
     def _give_up(self, message: str) -> None:
         self.state = EngineState.DEAD
         self.failure = message
         self._settled.set()
+
+    async def _watch_progress(self, child: EngineChild, watch: ProgressWatch) -> None:
+        """Ask the process how far it is, as long as it lives; kill it when two checks in a row found it stalled."""
+        was_stalled, asked = False, None
+        while child is self._child and self.state is EngineState.READY:
+            now_s = time.monotonic()
+            stalled_s = watch.stalled_s(now_s)
+            if stalled_s and was_stalled:
+                logger.error("the engine process made no step for %.1f s: killing it", stalled_s)
+                child.process.kill()
+                return
+            was_stalled = bool(stalled_s)
+            if not self._streams:
+                watch.saw_idle(now_s)
+            elif asked is None or asked.done():
+                asked = asyncio.ensure_future(self._ask_progress(watch))
+            await asyncio.sleep(watch.check_s)
+
+    async def _ask_progress(self, watch: ProgressWatch) -> None:
+        with contextlib.suppress(UnavailableError):
+            watch.saw_gauges(await self.gauges(), time.monotonic())
 
     def _await_exit(self, child: EngineChild) -> None:
         exit_code = child.process.wait()

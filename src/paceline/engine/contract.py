@@ -10,7 +10,7 @@ from typing import Protocol
 
 from paceline.core.histogram import STEP_TOKENS_BOUNDS, Histogram, HistogramState
 from paceline.core.output import SequenceOutput
-from paceline.core.request import Request, RequestId
+from paceline.core.request import Pooling, Request, RequestId
 from paceline.core.spellings import Spellings
 from paceline.errors import PacelineError
 
@@ -20,6 +20,7 @@ class EngineLimits:
     """Facts fixed when the engine has loaded: what a request may ask for, and what the start-up summary prints.
 
     `expected_tokens_per_s`: decode speed of one stream, measured by the warm-up; None when it was not measured.
+    `embedding_width` and `pooling`: what embeddings are made of here.
     """
 
     effective_context: int
@@ -30,6 +31,8 @@ class EngineLimits:
     instruction_set: str
     num_threads: int
     expected_tokens_per_s: float | None = None
+    embedding_width: int = 0
+    pooling: Pooling = Pooling.MEAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +74,8 @@ class EngineCounters:
 class EngineGauges:
     """The engine's state between two steps, counted in sequences (choices) and blocks.
 
-    `num_following` of the waiting ones wait for a prefix that another sequence is computing. Cached blocks are those no
-    running sequence holds; they can be evicted.
+    `num_following` of the waiting ones wait for a prefix that another sequence is computing, `num_compiling` for their
+    grammar. Cached blocks are those no running sequence holds; they can be evicted.
     """
 
     num_waiting: int
@@ -82,6 +85,7 @@ class EngineGauges:
     num_blocks_cached: int
     num_blocks_total: int
     counters: EngineCounters
+    num_compiling: int = 0
 
     @property
     def num_preemptions(self) -> int:

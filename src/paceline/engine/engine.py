@@ -16,11 +16,11 @@ from paceline.core.request import FinishReason, Grammar, Request, RequestId
 from paceline.core.scheduler import Scheduler
 from paceline.core.spellings import Spellings
 from paceline.engine.contract import EngineCounters, EngineGauges, EngineLimits
+from paceline.engine.drain_rate import DrainRate
 from paceline.engine.grammars import GrammarQueue
 from paceline.engine.journal import InputScheduler, Journal, JournaledScheduler
 from paceline.errors import OverloadedError, PacelineError
 
-RETRY_AFTER_S = 1.0
 COMPILE_POLL_MS = 2
 
 
@@ -44,6 +44,8 @@ class Engine:
         self._max_queued = config.max_num_queued_reqs
         self._shares_prefixes = config.enable_prefix_caching
         self._endings: list[SequenceOutput] = []
+        self._drain_rate = DrainRate()
+        self._num_submitted = 0
         self._refusals: list[tuple[RequestId, PacelineError]] = []
 
     def learn_spellings(self, spellings: Spellings) -> None:
@@ -59,10 +61,13 @@ class Engine:
         when it can never be served, RequestError for a grammar known to be bad, OverloadedError when the queue is full.
         """
         num_waiting = self.scheduler.num_waiting + self._grammars.num_waiting
+        num_done = self._num_submitted - num_waiting - self.scheduler.num_running
+        now_s = time.monotonic()
+        self._drain_rate.sample(now_s, num_done)
         if num_waiting >= self._max_queued:
             raise OverloadedError(
                 f"{num_waiting} sequences are waiting, the limit is {self._max_queued} (--max-num-queued-reqs)",
-                RETRY_AFTER_S,
+                self._drain_rate.wait_s(now_s, num_done, num_waiting),
             )
         if not self._shares_prefixes:
             # A namespace of its own: whatever it leaves in the cache, nobody else finds.
@@ -71,6 +76,7 @@ class Engine:
         grammar = request.sampling.grammar
         if grammar is None or not self._grammars.add(request, grammar):
             self._inputs.submit(request)
+        self._num_submitted += request.num_sequences
 
     def cancel(self, request_id: RequestId) -> None:
         """End every sequence of the request; each gives a last output with CANCELLED. Unknown ids are ignored."""
@@ -120,6 +126,7 @@ class Engine:
             num_blocks_cached=pool.num_cached,
             num_blocks_total=pool.num_blocks,
             counters=self._counters(),
+            num_compiling=self._grammars.num_waiting,
         )
 
     def _counters(self) -> EngineCounters:

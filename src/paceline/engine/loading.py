@@ -13,6 +13,7 @@ import numpy as np
 from paceline.config import EngineConfig
 from paceline.core.kv import KvManager
 from paceline.core.policy import LearnedReserve, Reserve
+from paceline.core.request import Pooling
 from paceline.core.scheduler import Scheduler, SchedulerLimits
 from paceline.engine.contract import EngineLimits
 from paceline.engine.engine import Engine
@@ -23,6 +24,7 @@ from paceline.errors import ConfigError
 from paceline.exec.grammar import GrammarCompiler
 from paceline.exec.model import ModelExecutor
 from paceline.exec.rows import RowTable
+from paceline.models.declared_pooling import declared_pooling
 from paceline.models.resolve import open_checkpoint, resolve
 from paceline.models.spec import ModelSpec
 from paceline.models.transformer import load_model
@@ -32,6 +34,7 @@ log = logging.getLogger(__name__)
 
 KV_MEMORY_SHARE = 0.25
 WARM_UP_STEPS = 8
+DEFAULT_POOLING = Pooling.MEAN
 BYTES = {KvFormat.FLOAT32: 4, KvFormat.BFLOAT16: 2}
 
 
@@ -66,6 +69,8 @@ def load_engine(config: EngineConfig, reserve: Reserve | None = None) -> Engine:
         instruction_set=backend.isa,
         num_threads=config.num_threads or usable_cores(),
         expected_tokens_per_s=warm_up(session, table),
+        embedding_width=spec.width,
+        pooling=Pooling(config.pooling_type or declared_pooling(checkpoint.path) or DEFAULT_POOLING),
     )
     compiler = GrammarCompiler(spec.vocab_size)
     executor = ModelExecutor(session, table, compiler)

@@ -11,7 +11,7 @@ from typing import Self
 import msgspec
 
 from paceline.core.output import SequenceOutput
-from paceline.core.request import Request, RequestId, SamplingParams, StopRule
+from paceline.core.request import Pooling, Request, RequestId, SamplingParams, StopRule
 from paceline.core.spellings import Spellings
 from paceline.engine.contract import EngineGauges, EngineLimits
 from paceline.errors import ContextLengthError, OverloadedError, PacelineError, RequestError, UnsupportedFieldError
@@ -28,6 +28,7 @@ class Submit(msgspec.Struct, frozen=True, tag=True):
     arrival_s: float
     priority: int
     namespace: bytes
+    pooling: Pooling | None = None
 
     @classmethod
     def of(cls, request: Request) -> Self:
@@ -41,6 +42,7 @@ class Submit(msgspec.Struct, frozen=True, tag=True):
             arrival_s=request.arrival_s,
             priority=request.priority,
             namespace=request.namespace,
+            pooling=request.pooling,
         )
 
     def request(self) -> Request:
@@ -56,6 +58,7 @@ class Submit(msgspec.Struct, frozen=True, tag=True):
             arrival_s=self.arrival_s,
             priority=self.priority,
             namespace=self.namespace,
+            pooling=self.pooling,
         )
 
 

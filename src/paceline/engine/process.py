@@ -2,8 +2,9 @@
 
 Owns the engine object and its end of the socket. Never imports HTTP, text or torch. One thread works; a second one
 sleeps on standard input, whose end of file means that the API process is gone or wants us gone, and ends the process:
-no orphan stays behind, not even in the middle of loading. The process runs in a session of its own, so that
-Ctrl-C in a terminal reaches the API process only, which decides.
+no orphan stays behind, not even in the middle of loading. The process runs in a session of its own and ignores SIGINT
+and SIGTERM, which some supervisors send to every process of a service: the API process decides, since its open requests
+need us to the end.
 
 Started as ``python -m paceline.engine.process ADDRESS FACTORY`` with the configuration as JSON on the first line of
 standard input. FACTORY is ``module:function``; the function takes the decoded mapping and returns a SteppedEngine.
@@ -11,6 +12,7 @@ standard input. FACTORY is ``module:function``; the function takes the decoded m
 
 import importlib
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -139,6 +141,8 @@ def read_config() -> Mapping[str, Any]:
 
 def main(address: str, factory_name: str) -> None:
     """Load the engine, say so, serve. A model that can't load is told in one sentence and its own exit code."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     config = read_config()
     exit_when_parent_leaves()
     socket = connect(address)

@@ -14,6 +14,7 @@ from paceline.core.spellings import Spellings
 
 PIECE = re.compile(rb" ?[A-Za-z\x80-\xff]{1,32}| ?[0-9]{1,32}| ?[^A-Za-z0-9\x80-\xff ]{1,32}| +")
 MAX_CACHED_PIECES = 8192
+NO_TOKEN = 1 << 31
 
 
 class BytePairs:
@@ -34,10 +35,13 @@ class BytePairs:
 
     def _merge(self, piece: bytes) -> tuple[int, ...]:
         ids, parts = self._ids, [piece[index : index + 1] for index in range(len(piece))]
-        while True:
-            pairs = (a + b for a, b in pairwise(parts))
-            merges = [(ids[pair], index) for index, pair in enumerate(pairs) if pair in ids]
-            if not merges:
-                return tuple(ids[part] for part in parts if part in ids)
-            _, index = min(merges)
+        # ranks[i]: the id that parts i and i + 1 merge to.
+        ranks = [ids.get(a + b, NO_TOKEN) for a, b in pairwise(parts)]
+        while ranks and (lowest := min(ranks)) < NO_TOKEN:
+            index = ranks.index(lowest)
             parts[index : index + 2] = [parts[index] + parts[index + 1]]
+            del ranks[index]
+            for left in (index - 1, index):
+                if 0 <= left < len(ranks):
+                    ranks[left] = ids.get(parts[left] + parts[left + 1], NO_TOKEN)
+        return tuple(ids[part] for part in parts if part in ids)

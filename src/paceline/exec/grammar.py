@@ -11,7 +11,7 @@ JSON is compact: no white space outside strings. So none can run on for ever, an
 import json
 from collections import OrderedDict
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -21,12 +21,13 @@ from paceline.errors import RequestError
 from paceline.exec.byte_pairs import BytePairs
 
 if TYPE_CHECKING:
-    from llguidance import LLMatcher, LLTokenizer
+    from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
+    from llguidance._lib import JsonCompileOptions
 
 MAX_COMPILED = 256
 MAX_MESSAGE_CHARS = 300
 # Applied over what a schema's own "x-guidance" says.
-JSON_OPTIONS = {
+JSON_OPTIONS: "JsonCompileOptions" = {
     "item_separator": ",",
     "key_separator": ":",
     "whitespace_flexible": False,
@@ -72,16 +73,19 @@ class GrammarCompiler:
         with self._looking:
             return grammar in self._compiled
 
-    def prepare(self) -> None:
-        """Import the library and build its tokenizer, once: about 0.2 s, most of it with the GIL held."""
+    def prepare(self) -> "LLTokenizer | None":
+        """Import the library and build its tokenizer, once: about 0.2 s, most of it with the GIL held. None for a model
+        without a token that ends a text.
+        """
         assert self._spellings is not None, "the tokenizer is built before the spellings are known"
         from llguidance import LLTokenizer
 
         with self._building:
             if self._tokenizer is None and self._spellings.eos_ids:
-                words = TokenizerWords(self._spellings)
+                words = cast("TokenizerWrapper", TokenizerWords(self._spellings))
                 eos_ids = list(self._spellings.eos_ids)
                 self._tokenizer = LLTokenizer(words, n_vocab=self._vocab_size, eos_token=eos_ids)
+            return self._tokenizer
 
     def matcher(self, grammar: Grammar) -> "LLMatcher":
         """A matcher at the grammar's beginning; compiles it if it is not held. Raises RequestError."""
@@ -101,9 +105,9 @@ class GrammarCompiler:
 
     def _compile(self, grammar: Grammar) -> "LLMatcher | str":
         """The grammar's matcher, or what is wrong with it. A bad one is remembered too."""
-        if not self.eos_ids:
+        tokenizer = self.prepare()
+        if tokenizer is None:
             return "this model's tokenizer names no token that ends a text, which grammars need"
-        self.prepare()
         from llguidance import LLMatcher, LLParserLimits
 
         try:
@@ -111,7 +115,7 @@ class GrammarCompiler:
         except ValueError as error:
             return _in_short(str(error))
         limits = LLParserLimits(verbose_errors=False)
-        matcher: LLMatcher = LLMatcher(self._tokenizer, source, log_level=0, limits=limits)
+        matcher: LLMatcher = LLMatcher(tokenizer, source, log_level=0, limits=limits)
         if not matcher.is_error():
             # A first look finds a grammar that nothing matches, or that forces text without end.
             first = matcher.deep_copy()

@@ -8,6 +8,7 @@ from paceline.core.plan import RowResult, RowStep, StepPlan, StepResult, TokenLo
 from paceline.exec.batch import Draws, build_batch, build_sample_batch, find_draws, row_results
 from paceline.exec.constraint import Constraint, Constraints
 from paceline.exec.grammar import GrammarCompiler
+from paceline.exec.pooling import PooledRows, add_pooled
 from paceline.exec.rows import RowTable
 from paceline.ops.protocol import Session
 
@@ -19,6 +20,7 @@ class ModelExecutor:
         self._session = session
         self._table = table
         self._constraints = Constraints(compiler, len(table.histories))
+        self._pooled = PooledRows(session)
 
     def execute(self, plan: StepPlan) -> StepResult:
         """Run the plan to its end."""
@@ -28,6 +30,7 @@ class ModelExecutor:
         for new in plan.new_rows:
             table.enter(new)
             self._constraints.enter(new)
+            self._pooled.enter(new)
         if plan.copies:
             copies = [(copy.source, copy.target, copy.num_tokens) for copy in plan.copies]
             self._session.copy_blocks(np.array(copies, np.int32))
@@ -38,11 +41,12 @@ class ModelExecutor:
             return StepResult(())
         batch = build_batch(plan.rows, table)
         self._session.forward(batch)
+        pooled = self._pooled.gather(plan.rows, batch.row_starts)
         draws = find_draws(plan.rows, batch, table, self._constraints)
         results = self._draw(plan.rows, draws)
         if self._constraints:
             results = tuple(map(self._follow_grammar, plan.rows, results))
-        return StepResult(results)
+        return StepResult(add_pooled(results, pooled))
 
     def _draw(self, steps: tuple[RowStep, ...], draws: Draws) -> tuple[RowResult, ...]:
         """Draw and score; new tokens enter the row table."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from paceline.core.plan import NewRow, RowResult, RowStep, StepPlan, StepResult, TokenLogprobs
-from paceline.core.request import BlockId, SamplingParams
+from paceline.core.request import BlockId, Pooling, SamplingParams
 
 NextToken = Callable[["array[int]", SamplingParams], int]
 NumForced = Callable[["array[int]", SamplingParams], int]
@@ -27,6 +27,8 @@ class ScriptedRow:
     num_prompt: int
     sampling: SamplingParams
     blocks: list[BlockId] = field(default_factory=list)
+    pooling: Pooling | None = None
+    pooled: int = 0
 
 
 class ScriptedExecutor:
@@ -67,6 +69,7 @@ class ScriptedExecutor:
             cell = row.blocks[position // self._block_size], position % self._block_size
             if position >= step.start:
                 self._slots[cell] = context
+                row.pooled = _pool(row, context)
         self.num_computed_tokens += step.num_tokens
 
     def _answer(self, row: ScriptedRow, step: RowStep) -> RowResult:
@@ -86,7 +89,9 @@ class ScriptedExecutor:
                     TokenLogprobs(row.tokens[position], _logprob(contexts[position - 1], row.tokens[position]))
                 )
         sampled = tuple(self._sample(row, context)) if step.samples else ()
-        return RowResult(step.row, sampled, tuple(scores))
+        is_pooled = row.pooling is not None and end == len(row.tokens)
+        pooled = row.pooled.to_bytes(8, "little") if is_pooled else None
+        return RowResult(step.row, sampled, tuple(scores), pooled=pooled)
 
     def _sample(self, row: ScriptedRow, context: int) -> Iterator[TokenLogprobs]:
         num_forced = self._num_forced(row.tokens, row.sampling) if self._num_forced else 0
@@ -98,7 +103,12 @@ class ScriptedExecutor:
 
 
 def _make_row(new: NewRow) -> ScriptedRow:
-    return ScriptedRow(array("i", new.tokens), new.num_prompt_tokens, new.sampling, list(new.blocks))
+    return ScriptedRow(array("i", new.tokens), new.num_prompt_tokens, new.sampling, list(new.blocks), new.pooling)
+
+
+def _pool(row: ScriptedRow, context: int) -> int:
+    """The context stands for the hidden state: the last one, or the sum of those that were computed."""
+    return (row.pooled + context) & (2**64 - 1) if row.pooling is Pooling.MEAN else context
 
 
 def _extend(context: int, token: int) -> int:

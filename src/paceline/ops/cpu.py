@@ -138,6 +138,12 @@ class CpuSession:
         """Run the layers. Raises ValueError, before anything is written, for a batch that would leave its arrays."""
         self._native.forward(batch)
 
+    def hidden(self, token_rows: Int32Array) -> Float32Array:
+        """Hidden states [N, D]."""
+        hidden = np.empty((len(token_rows), self._native.width), np.float32)
+        self._native.hidden(token_rows, hidden)
+        return hidden
+
     def logits(self, token_rows: Int32Array) -> Float32Array:
         """Logits [N, V]."""
         logits = np.empty((len(token_rows), self._native.vocab_size), np.float32)

@@ -214,7 +214,11 @@ class Session(Protocol):
         ...
 
     def forward(self, batch: Batch) -> None:
-        """Run the layers over the step's tokens; KV is written; the hidden states stay for `logits` and `sample`."""
+        """Run the layers over the step's tokens; KV is written; the hidden states stay for the calls below."""
+        ...
+
+    def hidden(self, token_rows: Int32Array) -> Float32Array:
+        """Hidden states after the final norm [N, D] of tokens of the last forward: a copy."""
         ...
 
     def logits(self, token_rows: Int32Array) -> Float32Array:

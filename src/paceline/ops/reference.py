@@ -108,6 +108,12 @@ class ReferenceSession:
         ops = ReferenceOps(batch, self.pool, self.model.rotary, np.empty(0, np.int32))
         self.last = batch, self.model.hidden(ops)
 
+    def hidden(self, token_rows: Int32Array) -> Float32Array:
+        """Hidden states [N, D], rounded to float32."""
+        assert self.last is not None, "hidden states before the first forward"
+        rows: Float32Array = self.last[1][token_rows].astype(np.float32)
+        return rows
+
     def logits(self, token_rows: Int32Array) -> Float32Array:
         """Logits [N, V]."""
         assert self.last is not None, "logits before the first forward"

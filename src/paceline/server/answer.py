@@ -5,7 +5,7 @@ A format (`ChatAnswer`, `CompletionAnswer`) knows the shape of its route's chunk
 
 import secrets
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -24,6 +24,7 @@ class ChoiceTotal:
 
     texts: list[str] = field(default_factory=list)
     tokens: list[ShownToken] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
     finish_reason: str | None = None
 
     @property
@@ -33,7 +34,9 @@ class ChoiceTotal:
 
 
 class AnswerFormat(Protocol):
-    """The shape of one route's answer. Chunks are whole events, ready to send."""
+    """The shape of one route's answer. Chunks are whole events, ready to send. `model`: the name it answers for."""
+
+    model: str
 
     def opening(self, session: Session) -> bytes:
         """What a stream begins with, before any token."""
@@ -47,6 +50,10 @@ class AnswerFormat(Protocol):
         """The event that reports usage."""
         ...
 
+    def repeat_usage(self, usage: Usage) -> None:
+        """From here on every chunk says so much was used."""
+        ...
+
     def whole(self, choices: Sequence[ChoiceTotal], session: Session) -> bytes:
         """The body of an answer that is not streamed."""
         ...
@@ -54,9 +61,15 @@ class AnswerFormat(Protocol):
 
 async def stream_events(session: Session, answer: AnswerFormat, includes_usage: bool) -> AsyncGenerator[bytes, None]:
     """The events of a streamed answer. An error after the start becomes an event."""
+    repeats_usage = session.options.repeats_usage
     try:
+        await session.wait_for_first()
+        if repeats_usage:
+            answer.repeat_usage(session.usage)
         yield answer.opening(session)
         async for deltas in session.deltas():
+            if repeats_usage:
+                answer.repeat_usage(session.usage)
             if data := b"".join(map(answer.chunk, deltas)):
                 yield data
         if includes_usage:
@@ -75,6 +88,7 @@ async def collect(session: Session, num_choices: int) -> list[ChoiceTotal]:
             total = totals[delta.index]
             total.texts.append(delta.text)
             total.tokens.extend(delta.tokens)
+            total.token_ids.extend(delta.token_ids)
             total.finish_reason = delta.finish_reason or total.finish_reason
     return totals
 
@@ -104,6 +118,16 @@ class Envelope:
 def chunk_tail(includes_usage: bool) -> bytes:
     """The end of an ordinary event, after its choice."""
     return b'],"usage":null}\n\n' if includes_usage else b"]}\n\n"
+
+
+def tail_with_usage(usage: Mapping[str, Any]) -> bytes:
+    """The end of an event that says what was used so far."""
+    return b'],"usage":%b}\n\n' % encode(usage)
+
+
+def tail_with_prompt_ids(tail: bytes, token_ids: Sequence[int]) -> bytes:
+    """The end of an event, with the prompt's ids in it."""
+    return b'],"prompt_token_ids":%b%b' % (encode(list(token_ids)), tail.removeprefix(b"]"))
 
 
 def usage_fields(usage: Usage) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """The served fields of a request body as they come: types checked, values not yet. null and absent are the same."""
 
+from typing import Any
+
 import msgspec
 
 from paceline.server.structured_fields import ResponseFormat, StructuredOutputs
@@ -34,11 +36,12 @@ class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a stream reports. `include_obfuscation` is accepted: we pad nothing."""
 
     include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
     include_obfuscation: bool | None = None
 
 
 class Body(msgspec.Struct, frozen=True):
-    """Both routes' fields; which of them a route serves is judged before this is decoded."""
+    """All routes' fields; which of them a route serves is judged before this is decoded."""
 
     model: str
     messages: list[Message] | None = None
@@ -49,6 +52,11 @@ class Body(msgspec.Struct, frozen=True):
     include_reasoning: bool | None = None
     echo: bool | None = None
     add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    add_special_tokens: bool | None = None
+    truncate_prompt_tokens: int | None = None
+    return_token_ids: bool | None = None
     n: int | None = None
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
@@ -80,3 +88,40 @@ class Body(msgspec.Struct, frozen=True):
     guided_regex: str | None = None
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
+
+
+class EmbeddingBody(msgspec.Struct, frozen=True):
+    """What /v1/embeddings is asked."""
+
+    model: str
+    input: str | list[str | int | list[int]] | None = None
+    encoding_format: str | None = None
+    dimensions: int | None = None
+    normalize: bool | None = None
+    truncate_prompt_tokens: int | None = None
+    add_special_tokens: bool | None = None
+    priority: int | None = None
+    cache_salt: str | None = None
+
+
+class TokenizeBody(msgspec.Struct, frozen=True):
+    """What /tokenize is asked: the ids of a text, or of a conversation."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: list[Message] | None = None
+    tools: list[Tool] | None = None
+    tool_choice: str | ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    add_special_tokens: bool | None = None
+    return_token_strs: bool | None = None
+
+
+class DetokenizeBody(msgspec.Struct, frozen=True):
+    """What /detokenize is asked: the text of some ids."""
+
+    tokens: list[int]
+    model: str | None = None

@@ -9,8 +9,15 @@ from typing import Any
 
 from msgspec.json import encode
 
-from paceline.server.answer import ChoiceTotal, Envelope, chunk_tail, usage_fields
-from paceline.server.choice import ChoiceDelta, ShownToken
+from paceline.server.answer import (
+    ChoiceTotal,
+    Envelope,
+    chunk_tail,
+    tail_with_prompt_ids,
+    tail_with_usage,
+    usage_fields,
+)
+from paceline.server.choice import ChoiceDelta
 from paceline.server.logprobs import chat_logprobs, prompt_logprobs
 from paceline.server.options import Options
 from paceline.server.session import Session, Usage
@@ -21,6 +28,7 @@ class ChatAnswer:
     """One answer's format; an AnswerFormat."""
 
     def __init__(self, model: str, options: Options, tokenizer: Tokenizer) -> None:
+        self.model = model
         self._envelope = Envelope.new("chatcmpl", model)
         self._options = options
         self._tokenizer = tokenizer
@@ -30,25 +38,33 @@ class ChatAnswer:
 
     def opening(self, session: Session) -> bytes:
         """The role chunk of every choice."""
-        delta = b'"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}'
+        return self.role_chunks(b'{"role":"assistant","content":""}', session)
+
+    def role_chunks(self, delta: bytes, session: Session) -> bytes:
+        """The first event of every choice, with the prompt's ids when asked for."""
+        tail = self._tail
+        if self._options.returns_token_ids:
+            tail = tail_with_prompt_ids(tail, session.prompts[0].token_ids)
         return b"".join(
-            b'%b{"index":%d,%b%b' % (self._head, index, delta, self._tail) for index in range(self._options.num_choices)
+            b'%b{"index":%d,"delta":%b,"logprobs":null,"finish_reason":null}%b' % (self._head, index, delta, tail)
+            for index in range(self._options.num_choices)
         )
 
     def chunk(self, delta: ChoiceDelta) -> bytes:
         """A content chunk when there is something to show, a finish chunk when the choice ended."""
         events = b""
-        if delta.text or delta.tokens:
-            events = self.delta_chunk(delta.index, b'{"content":%b}' % encode(delta.text), delta.tokens)
+        if delta.text or delta.tokens or delta.token_ids:
+            events = self.delta_chunk(b'{"content":%b}' % encode(delta.text), delta)
         if delta.finish_reason is not None:
             events += self.finish_chunk(delta.index, delta.finish_reason)
         return events
 
-    def delta_chunk(self, index: int, delta: bytes, tokens: Sequence[ShownToken]) -> bytes:
-        """The event of one delta, given as JSON, with the logprobs of `tokens` when asked for."""
-        logprobs = encode(chat_logprobs(self._tokenizer, tokens)) if self.has_logprobs else b"null"
-        return b'%b{"index":%d,"delta":%b,"logprobs":%b,"finish_reason":null}%b' % (
-            self._head, index, delta, logprobs, self._tail,
+    def delta_chunk(self, shown: bytes, delta: ChoiceDelta) -> bytes:
+        """The event that shows something, given as JSON, with the delta's logprobs and ids when asked for."""
+        logprobs = encode(chat_logprobs(self._tokenizer, delta.tokens)) if self.has_logprobs else b"null"
+        ids = b',"token_ids":%b' % encode(delta.token_ids) if self._options.returns_token_ids else b""
+        return b'%b{"index":%d,"delta":%b,"logprobs":%b,"finish_reason":null%b}%b' % (
+            self._head, delta.index, shown, logprobs, ids, self._tail,
         )  # fmt: skip
 
     def finish_chunk(self, index: int, finish_reason: str) -> bytes:
@@ -63,7 +79,15 @@ class ChatAnswer:
 
     def usage_event(self, usage: Mapping[str, Any]) -> bytes:
         """The chunk without choices, of these fields."""
-        return b'%b],"usage":%b}\n\n' % (self._head, encode(usage))
+        return self._head + tail_with_usage(usage)
+
+    def repeat_usage(self, usage: Usage) -> None:
+        """From here on every chunk says so much was used."""
+        self.repeat_fields(usage_fields(usage))
+
+    def repeat_fields(self, usage: Mapping[str, Any]) -> None:
+        """From here on every chunk has this usage."""
+        self._tail = tail_with_usage(usage)
 
     def whole(self, choices: Sequence[ChoiceTotal], session: Session) -> bytes:
         """The body of a chat.completion."""
@@ -88,6 +112,10 @@ class ChatAnswer:
             }
             for index, (choice, message) in enumerate(zip(choices, messages, strict=True))
         ]
+        if self._options.returns_token_ids:
+            fields["prompt_token_ids"] = list(session.prompts[0].token_ids)
+            for shown, choice in zip(fields["choices"], choices, strict=True):
+                shown["token_ids"] = choice.token_ids
         fields["usage"] = usage
         if self._options.num_prompt_logprobs is not None:
             scores = session.prompts[0].scores

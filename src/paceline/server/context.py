@@ -13,6 +13,7 @@ from paceline.engine.client import EngineClient
 from paceline.errors import UnavailableError, UnknownModelError
 from paceline.observe.metrics import Metrics
 from paceline.server.checks import listed, shown
+from paceline.server.embedding_session import EmbeddingSession
 from paceline.server.session import Session
 from paceline.text.model_text import ModelText
 
@@ -22,14 +23,18 @@ LOAD_RETRY_AFTER_S = 2.0
 
 @dataclass(slots=True)
 class ServingContext:
-    """The server's state. Written by its start and stop only; routes add and remove their open sessions."""
+    """The server's state. Written by its start and stop only; routes add and remove their open sessions.
+
+    `num_open_requests`: HTTP requests that have arrived and are not answered yet, with a session or without.
+    """
 
     config: ServeConfig
     client: EngineClient
     created_s: int
     text: ModelText | None = None
     is_draining: bool = False
-    open_sessions: set[Session] = field(default_factory=set)
+    open_sessions: set[Session | EmbeddingSession] = field(default_factory=set)
+    num_open_requests: int = 0
     seeds: random.Random | None = None
     metrics: Metrics = field(init=False)
 

@@ -24,7 +24,10 @@ SAMPLING = {
     "logit_bias",
 }
 ENDING = {"stop", "stop_token_ids", "ignore_eos", "min_tokens", "max_tokens", "include_stop_str_in_output"}
-REPORTING = {"stream", "stream_options", "logprobs", "prompt_logprobs", "skip_special_tokens"}
+REPORTING = {"stream", "stream_options", "logprobs", "prompt_logprobs", "skip_special_tokens", "return_token_ids"}
+PROMPT = {"add_special_tokens", "truncate_prompt_tokens"}
+TOOLS = {"tools", "tool_choice", "parallel_tool_calls"}
+TEMPLATE = TOOLS | {"messages", "add_generation_prompt", "continue_final_message", "chat_template_kwargs"}
 STRUCTURED = {
     "response_format",
     "structured_outputs",
@@ -33,12 +36,25 @@ STRUCTURED = {
     "guided_choice",
     "guided_grammar",
 }
-COMMON = SAMPLING | ENDING | REPORTING | STRUCTURED | {"model", "n", "priority", "cache_salt"}
-TOOLS = {"tools", "tool_choice", "parallel_tool_calls", "include_reasoning"}
-CHAT = frozenset(COMMON | TOOLS | {"messages", "max_completion_tokens", "top_logprobs", "add_generation_prompt"})
+COMMON = SAMPLING | ENDING | REPORTING | PROMPT | STRUCTURED | {"model", "n", "priority", "cache_salt"}
+CHAT = frozenset(COMMON | TEMPLATE | {"max_completion_tokens", "top_logprobs", "include_reasoning"})
 COMPLETION = frozenset(COMMON | {"prompt", "echo"})
+VECTOR = {"encoding_format", "dimensions", "normalize", "truncate_prompt_tokens", "add_special_tokens"}
+EMBEDDING = frozenset(VECTOR | {"model", "input", "priority", "cache_salt"})
+TOKENIZE = frozenset(TEMPLATE | {"model", "prompt", "add_special_tokens", "return_token_strs"})
+DETOKENIZE = frozenset({"model", "tokens"})
+ROUTE_FIELDS = CHAT | COMPLETION | EMBEDDING | TOKENIZE | DETOKENIZE
 
-METADATA = {"store", "metadata", "service_tier", "user", "safety_identifier", "prompt_cache_key", "request_id"}
+METADATA = {
+    "store",
+    "metadata",
+    "service_tier",
+    "user",
+    "safety_identifier",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "request_id",
+}
 
 ABSENT = (None,)
 # Field → the values that ask for nothing.
@@ -61,8 +77,6 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
     "early_stopping": (None, False),
     "bad_words": (None, []),
     "allowed_token_ids": ABSENT,
-    "truncate_prompt_tokens": ABSENT,
-    "add_special_tokens": ABSENT,
     "spaces_between_special_tokens": (None, True),
     "continue_final_message": (None, False),
     "chat_template": ABSENT,
@@ -70,28 +84,34 @@ NEUTRAL: dict[str, tuple[object, ...]] = {
     "documents": (None, []),
     "logits_processors": (None, []),
     "prompt_embeds": ABSENT,
+    "return_tokens_as_token_ids": (None, False),
+    "kv_transfer_params": ABSENT,
+    "vllm_xargs": ABSENT,
     "echo": (None, False),
-    "return_token_ids": (None, False),
 }
 MAX_NEUTRAL_BYTES = 32
+# Fields that may be long; what they may hold is counted before they are decoded (`sizes.py`).
+SIZED_APART = ("messages", "prompt", "tokens", "input")
 
 
 def check_fields(body: Mapping[str, msgspec.Raw], served: frozenset[str]) -> None:
     """Refuse unknown fields, and known ones neither served nor neutral. Raises RequestError naming the field."""
     for name, raw in body.items():
         if name in served:
-            if name not in ("messages", "prompt"):
+            if name not in SIZED_APART:
                 check_size(name, raw)
-            continue
-        if name in METADATA:
-            continue
-        if name not in NEUTRAL:
-            if name in CHAT | COMPLETION:
-                raise RequestError(f"{name} is not a field of this route", param=name)
-            raise RequestError(f"unknown field {name[:100]!r}; remove it", param=name[:100])
-        if not is_neutral(name, raw):
-            neutral = ", ".join(msgspec.json.encode(value).decode() for value in NEUTRAL[name])
-            raise UnsupportedFieldError(f"{name} is not supported by this server; remove it (or send {neutral})", name)
+        elif name not in METADATA and not (name in NEUTRAL and is_neutral(name, raw)):
+            raise refusal(name)
+
+
+def refusal(name: str) -> RequestError:
+    """Why a field is not taken by the route it came to."""
+    if name in ROUTE_FIELDS:
+        return RequestError(f"{name} is not a field of this route; remove it", param=name)
+    if name not in NEUTRAL:
+        return RequestError(f"unknown field {name[:100]!r}; remove it", param=name[:100])
+    neutral = ", ".join(msgspec.json.encode(value).decode() for value in NEUTRAL[name])
+    return UnsupportedFieldError(f"{name} is not supported by this server; remove it (or send {neutral})", name)
 
 
 def is_neutral(name: str, raw: msgspec.Raw) -> bool:

@@ -10,6 +10,7 @@ from fastapi import Request, Response
 from starlette.types import Receive, Scope, Send
 
 from paceline.errors import PacelineError
+from paceline.server.admission import Admission
 from paceline.server.answer import AnswerFormat, collect, stream_events
 from paceline.server.auth import check_key
 from paceline.server.chat_answer import ChatAnswer
@@ -21,8 +22,9 @@ from paceline.server.prompts import encode_chat, encode_completion
 from paceline.server.protocol import parse_chat, parse_completion
 from paceline.server.reading import chat_reading
 from paceline.server.receive import read_body
+from paceline.server.record import record_of
 from paceline.server.session import Session
-from paceline.server.sse import ClientGoneError, run_while_connected, send_stream
+from paceline.server.sse import KEEP_ALIVE_S, ClientGoneError, run_while_connected, send_stream
 from paceline.server.tool_answer import ToolAnswer
 
 
@@ -30,7 +32,7 @@ async def chat_completions(context: ServingContext, request: Request) -> Respons
     """POST /v1/chat/completions."""
     check_key(request, context.config.api_keys)
     text = context.check_ready()
-    parsed = parse_chat(await read_body(request), context.client.limits)
+    parsed = parse_chat(await read_body(request), context.client.limits, text.defaults)
     context.check_model(parsed.model)
     token_ids = await encode_chat(text, parsed)
     reading = chat_reading(context.config, text, parsed, token_ids)
@@ -45,7 +47,7 @@ async def completions(context: ServingContext, request: Request) -> Response:
     """POST /v1/completions."""
     check_key(request, context.config.api_keys)
     text = context.check_ready()
-    parsed = parse_completion(await read_body(request), context.client.limits)
+    parsed = parse_completion(await read_body(request), context.client.limits, text.defaults)
     context.check_model(parsed.model)
     prompts = await encode_completion(text, parsed)
     answer = CompletionAnswer(parsed.model, parsed, prompts, text.tokenizer)
@@ -67,22 +69,26 @@ class GenerationResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, unless the client leaves first, which is no error."""
+        record = record_of(scope)
+        record.model = self._answer.model
+        admission = Admission(self._session, record, self._context.config.request_timeout_s)
         self._context.open_sessions.add(self._session)
         try:
-            await run_while_connected(self._run(scope, receive, send), receive)
+            await run_while_connected(self._run(admission, scope, receive, send), receive)
         except ClientGoneError:
-            pass
+            record.is_client_gone = True
         finally:
-            self._session.close()
+            admission.close()
             self._context.open_sessions.discard(self._session)
 
-    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _run(self, admission: Admission, scope: Scope, receive: Receive, send: Send) -> None:
         session, options = self._session, self._session.options
         try:
             if options.sampling.grammar is not None:
                 await introduce_tokens(self._context)
-            session.submit(self._prompts)
-            await session.wait_for_first()
+            admission.submit(self._prompts)
+            # A stream that waits long begins without news, so that it can be kept alive.
+            await session.wait_for_first(KEEP_ALIVE_S if options.is_streamed else None)
             if not options.is_streamed:
                 choices = await collect(session, len(self._prompts) * options.num_choices)
                 body = Response(self._answer.whole(choices, session), media_type="application/json")

@@ -20,6 +20,13 @@ MAX_NAME_CHARS = 256
 MAX_MESSAGES = 4096
 MAX_CONTENT_PARTS = 16384
 MAX_PROMPTS = 2048
+MAX_INPUT_IDS = 300_000
+"""Token ids of one embeddings request, when they come as ids."""
+
+MAX_LISTED_TOKENS = 128 * 1024
+"""Token ids of one prompt that is cut to its last ones, or of one text asked for; a longer context raises it."""
+
+MAX_TEMPLATE_VARIABLES = 32
 MAX_CHOICES = 128
 MAX_SEQUENCES = 2048
 """Prompts times choices of one HTTP request."""
@@ -37,7 +44,6 @@ MIN_SEED = -(2**63)
 MAX_SEED = 2**64 - 1
 MAX_VALUE_SHOWN_CHARS = 40
 
-MAX_SCHEMA_DEPTH = 64
 MAX_SCHEMA_VALUES = 5000
 MAX_FORCED_CHARS = 2000
 """One string of a schema, or one text of a choice."""

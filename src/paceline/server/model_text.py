@@ -1,5 +1,6 @@
-"""The default text side of a server: the model's own, with --chat-template in place of its template if given; and what
-of it the engine must know.
+"""The default text side of a server: the model's own, but for what --chat-template and --generation-config say.
+
+And what of it the engine must know.
 """
 
 from pathlib import Path
@@ -14,7 +15,7 @@ from paceline.text.tokenizer import Tokenizer
 def load_model_text(config: ServeConfig) -> ModelText:
     """Tokenizer and template of the configured model. Raises CheckpointError, or ConfigError for --chat-template."""
     template = Path(config.chat_template) if config.chat_template is not None else None
-    return load(config.engine.model, config.engine.revision, template)
+    return load(config.engine.model, config.engine.revision, template, config.generation_config == "auto")
 
 
 def spellings_of(tokenizer: Tokenizer) -> Spellings:

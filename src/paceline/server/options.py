@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 from paceline.core.request import SEED_MASK, SamplingParams
+from paceline.engine.contract import EngineLimits
 from paceline.errors import RequestError
 from paceline.server import limits
-from paceline.server.body import Body
+from paceline.server.body import Body, StreamOptions
 from paceline.server.checks import check_length, check_range, check_token_ids, shown
 from paceline.server.structured import parse_grammar
 from paceline.text.stops import StopStrings
@@ -26,6 +27,7 @@ class Ending:
 class Options:
     """A valid request but for its prompt. `sampling` lacks the seed (None: one is drawn) and the end tokens.
 
+    `max_prompt_tokens`: of a longer prompt only that many last tokens are kept; None keeps all.
     `kept_special_ids`: special tokens that stay in the text, since a parser reads them. `keeps_tokens`: deltas hold
     their tokens even without logprobs, since someone counts them.
     """
@@ -37,15 +39,19 @@ class Options:
     num_prompt_logprobs: int | None
     is_streamed: bool
     includes_usage: bool
+    repeats_usage: bool
+    returns_token_ids: bool
     skips_special_tokens: bool
+    max_prompt_tokens: int | None
     priority: int
     namespace: bytes
     kept_special_ids: frozenset[int] = frozenset()
     keeps_tokens: bool = False
 
 
-def parse_options(body: Body, vocab_size: int, num_logprobs: int | None) -> Options:
+def parse_options(body: Body, facts: EngineLimits, num_logprobs: int | None) -> Options:
     """Check the shared fields of a body. `num_logprobs` is the route's reading of logprobs and top_logprobs."""
+    vocab_size = facts.vocab_size
     num_choices = 1 if body.n is None else body.n
     check_range(num_choices, 1, limits.MAX_CHOICES, "n")
     if body.stream_options is not None and not body.stream:
@@ -54,15 +60,20 @@ def parse_options(body: Body, vocab_size: int, num_logprobs: int | None) -> Opti
         raise RequestError("prompt_logprobs needs stream false", "prompt_logprobs")
     priority = body.priority or 0
     check_range(priority, -limits.MAX_INT32, limits.MAX_INT32, "priority")
+    reporting = body.stream_options or StreamOptions()
+    ending = parse_ending(body, vocab_size)
     return Options(
         seed=parse_seed(body.seed),
         sampling=parse_sampling(body, vocab_size, num_logprobs),
-        ending=parse_ending(body, vocab_size),
+        ending=ending,
         num_choices=num_choices,
         num_prompt_logprobs=body.prompt_logprobs,
         is_streamed=body.stream is True,
-        includes_usage=body.stream_options is not None and body.stream_options.include_usage is True,
+        includes_usage=reporting.include_usage is True,
+        repeats_usage=reporting.include_usage is True and reporting.continuous_usage_stats is True,
+        returns_token_ids=body.return_token_ids is True,
         skips_special_tokens=body.skip_special_tokens is not False,
+        max_prompt_tokens=parse_truncation(body.truncate_prompt_tokens, ending.max_tokens, facts.effective_context),
         priority=priority,
         namespace=parse_namespace(body.cache_salt),
     )
@@ -114,6 +125,20 @@ def parse_ending(body: Body, vocab_size: int) -> Ending:
         stop_token_ids=frozenset(stop_token_ids),
         includes_stop_string=body.include_stop_str_in_output is True,
     )
+
+
+def parse_truncation(wish: int | None, max_tokens: int | None, context: int) -> int | None:
+    """How many of a prompt's last tokens are kept: None all, -1 as many as leave room for max_tokens."""
+    if wish is None:
+        return None
+    if wish == -1:
+        return max(1, context - (1 if max_tokens is None else max_tokens))
+    if not 1 <= wish <= limits.MAX_INT32:
+        raise RequestError(
+            f"truncate_prompt_tokens must be -1 (as many as fit) or 1 to {limits.MAX_INT32}, got {shown(wish)}",
+            "truncate_prompt_tokens",
+        )
+    return wish
 
 
 def parse_top_k(top_k: int | None, vocab_size: int) -> int | None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paceline.server.protocol import ChatRequest, CompletionRequest, Prompt
+from paceline.server.protocol import ChatRequest, CompletionRequest, Conversation, Prompt
 from paceline.text.model_text import ModelText
 from paceline.text.template import Message
 from paceline.text.tool_prompt import fitted
@@ -12,7 +12,10 @@ from paceline.text.tool_prompt import fitted
 
 @dataclass(frozen=True, slots=True)
 class EncodedPrompt:
-    """A prompt as the engine gets it, and as `echo` shows it: without the beginning token that encoding added."""
+    """A prompt as the engine gets it, and as `echo` shows it: without the beginning token that encoding added.
+
+    `text` is only there for a prompt that was given as text, or is echoed.
+    """
 
     text: str
     token_ids: Sequence[int]
@@ -20,30 +23,39 @@ class EncodedPrompt:
 
 
 async def encode_chat(text: ModelText, request: ChatRequest) -> list[int]:
-    """The token ids of a conversation: the template alone decides what surrounds it. Raises RequestError."""
+    """The token ids of a conversation, cut to its last ones where that was asked for. Raises RequestError."""
+    token_ids = await asyncio.to_thread(conversation_ids, text, request.conversation)
+    return token_ids[-(request.options.max_prompt_tokens or len(token_ids)) :]
+
+
+def conversation_ids(text: ModelText, conversation: Conversation) -> list[int]:
+    """The token ids of a conversation: the template decides what surrounds it, unless told to. Raises RequestError."""
+    template, variables = text.template, conversation.variables
     messages: Sequence[Message] = [
-        {"role": turn.role, "content": turn.content, **turn.extras} for turn in request.turns
+        {"role": turn.role, "content": turn.content, **turn.extras} for turn in conversation.turns
     ]
-    tools = list(request.tool_use.tools) if request.tool_use is not None else None
-
-    def encode() -> list[int]:
-        given, offered = fitted(text.template, messages, tools)
-        rendered = text.template.render(given, request.add_generation_prompt, offered)
-        return text.tokenizer.encode(rendered, add_special_tokens=False)
-
-    return await asyncio.to_thread(encode)
+    given, offered = fitted(template, messages, list(conversation.tools) or None)
+    if conversation.continues_last:
+        rendered = template.render_open(given, offered, **variables)
+    else:
+        rendered = template.render(given, conversation.add_generation_prompt, offered, **variables)
+    return text.tokenizer.encode(rendered, conversation.add_special_tokens)
 
 
 async def encode_completion(text: ModelText, request: CompletionRequest) -> list[EncodedPrompt]:
     """Every prompt of a completion. Raises RequestError."""
 
-    def encode(prompt: Prompt) -> EncodedPrompt:
-        if isinstance(prompt, str):
-            token_ids = text.tokenizer.encode(prompt, add_special_tokens=True)
-            bos = text.tokenizer.bos_token
-            has_added_bos = bool(bos) and token_ids[:1] == [text.tokenizer.bos_id] and not prompt.startswith(bos)
-            return EncodedPrompt(prompt, token_ids, has_added_bos)
-        shown = text.tokenizer.decode(prompt, skip_special=False) if request.echo else ""
-        return EncodedPrompt(shown, prompt, has_added_bos=False)
+    return await asyncio.to_thread(lambda: [encode_prompt(text, request, prompt) for prompt in request.prompts])
 
-    return await asyncio.to_thread(lambda: [encode(prompt) for prompt in request.prompts])
+
+def encode_prompt(text: ModelText, request: CompletionRequest, prompt: Prompt) -> EncodedPrompt:
+    """One prompt of a completion, cut to its last tokens where that was asked for. Raises RequestError."""
+    tokenizer = text.tokenizer
+    given = tokenizer.encode(prompt, request.add_special_tokens) if isinstance(prompt, str) else prompt
+    kept = given[-(request.options.max_prompt_tokens or len(given)) :]
+    if not isinstance(prompt, str) or len(kept) < len(given):
+        shown = tokenizer.decode(kept, skip_special=False) if request.echo else ""
+        return EncodedPrompt(shown, kept, has_added_bos=False)
+    bos = tokenizer.bos_token
+    has_added_bos = bool(bos) and kept[:1] == [tokenizer.bos_id] and not prompt.startswith(bos)
+    return EncodedPrompt(prompt, kept, has_added_bos)

@@ -8,20 +8,30 @@ and complete: what the rest of the server reads needs no further test. null mean
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import msgspec
 
 from paceline.engine.contract import EngineLimits
 from paceline.errors import RequestError, UnsupportedFieldError
-from paceline.server.body import Body, ContentPart, Message
+from paceline.server.body import Body, ContentPart, Message, TokenizeBody
 from paceline.server.checks import check_length, check_token_ids, shown
+from paceline.server.defaults import with_defaults
 from paceline.server.fields import CHAT, COMPLETION, check_fields
-from paceline.server.limits import MAX_MESSAGES, MAX_PROMPTS, MAX_SEQUENCES
+from paceline.server.limits import (
+    MAX_LISTED_TOKENS,
+    MAX_MESSAGES,
+    MAX_PROMPTS,
+    MAX_SEQUENCES,
+    MAX_TEMPLATE_VARIABLES,
+)
 from paceline.server.options import Options, parse_options
-from paceline.server.sizes import check_messages_size, check_prompt_size
+from paceline.server.sizes import check_input_size, check_messages_size, check_prompt_size
 from paceline.server.tool_history import answer_calls, check_calls_size, message_extras
 from paceline.server.tool_request import ToolUse, parse_tool_use, with_forced_call
+from paceline.text.defaults import BUILT_IN, SamplingDefaults
 
+T = TypeVar("T")
 Prompt = str | tuple[int, ...]
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
@@ -42,12 +52,23 @@ class ChatTurn:
 
 
 @dataclass(frozen=True, slots=True)
+class Conversation:
+    """What a chat template makes a prompt of. `continues_last`: the last turn is still being written."""
+
+    turns: tuple[ChatTurn, ...]
+    add_generation_prompt: bool = True
+    continues_last: bool = False
+    variables: Mapping[str, object] = field(default_factory=dict)
+    tools: tuple[Mapping[str, object], ...] = ()
+    add_special_tokens: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ChatRequest:
     """A valid body of /v1/chat/completions."""
 
     model: str
-    turns: tuple[ChatTurn, ...]
-    add_generation_prompt: bool
+    conversation: Conversation
     options: Options
     tool_use: ToolUse | None
     includes_reasoning: bool
@@ -60,35 +81,59 @@ class CompletionRequest:
     model: str
     prompts: tuple[Prompt, ...]
     echo: bool
+    add_special_tokens: bool
     options: Options
 
 
-def parse_chat(data: bytes, limits: EngineLimits) -> ChatRequest:
+def parse_chat(data: bytes, limits: EngineLimits, defaults: SamplingDefaults = BUILT_IN) -> ChatRequest:
     """Parse a chat request. Raises RequestError naming the field, the limit and the value."""
-    body = decode(data, CHAT, limits)
-    options = parse_options(body, limits.vocab_size, chat_logprobs(body))
-    if not body.messages:
-        raise RequestError("messages must hold at least one message", "messages")
-    check_length(body.messages, MAX_MESSAGES, "messages", "messages")
+    body = with_defaults(decode(data, CHAT, limits, Body), defaults)
+    options = parse_options(body, limits, chat_logprobs(body))
     if options.ending.max_tokens == 0:
-        raise RequestError("max_tokens must be at least 1, got 0", "max_tokens")
+        name = "max_tokens" if body.max_completion_tokens is None else "max_completion_tokens"
+        raise RequestError(f"{name} must be at least 1, got 0", name)
     tool_use = parse_tool_use(body)
     return ChatRequest(
         model=body.model,
-        turns=chat_turns(body.messages),
-        add_generation_prompt=body.add_generation_prompt is not False,
+        conversation=parse_conversation(body, tool_use),
         options=with_forced_call(options, tool_use),
         tool_use=tool_use,
         includes_reasoning=body.include_reasoning is not False,
     )
 
 
-def parse_completion(data: bytes, limits: EngineLimits) -> CompletionRequest:
+def parse_conversation(body: Body | TokenizeBody, tool_use: ToolUse | None) -> Conversation:
+    """The conversation of a body and how it becomes a prompt. Raises RequestError."""
+    if not body.messages:
+        raise RequestError("messages must hold at least one message", "messages")
+    check_length(body.messages, MAX_MESSAGES, "messages", "messages")
+    continues = body.continue_final_message is True
+    if continues and body.add_generation_prompt:
+        raise RequestError(
+            "continue_final_message continues the last message, add_generation_prompt begins a new one; send one",
+            "continue_final_message",
+        )
+    turns = chat_turns(body.messages)
+    if continues and turns[-1].extras.get("tool_calls"):
+        raise RequestError("the last message has tool_calls; it can't be continued", "continue_final_message")
+    variables = body.chat_template_kwargs or {}
+    check_length(variables, MAX_TEMPLATE_VARIABLES, "chat_template_kwargs", "variables")
+    return Conversation(
+        turns=turns,
+        add_generation_prompt=body.add_generation_prompt is not False and not continues,
+        continues_last=continues,
+        variables=variables,
+        tools=() if tool_use is None else tool_use.tools,
+        add_special_tokens=body.add_special_tokens is True,
+    )
+
+
+def parse_completion(data: bytes, limits: EngineLimits, defaults: SamplingDefaults = BUILT_IN) -> CompletionRequest:
     """Parse a completion request. Raises RequestError naming the field, the limit and the value."""
-    body = decode(data, COMPLETION, limits)
+    body = with_defaults(decode(data, COMPLETION, limits, Body), defaults)
     if isinstance(body.logprobs, bool):
         raise RequestError("logprobs must be a number of alternatives here, got a boolean", "logprobs")
-    options = parse_options(body, limits.vocab_size, body.logprobs)
+    options = parse_options(body, limits, body.logprobs)
     echo = body.echo is True
     prompts = parse_prompts(body.prompt, limits.vocab_size)
     if len(prompts) * options.num_choices > MAX_SEQUENCES:
@@ -101,7 +146,7 @@ def parse_completion(data: bytes, limits: EngineLimits) -> CompletionRequest:
         raise UnsupportedFieldError("echo with logprobs is not supported in a stream; send stream false", "echo")
     if echo and body.logprobs is not None:
         options = with_prompt_scores(options, body.logprobs)
-    return CompletionRequest(body.model, prompts, echo, options)
+    return CompletionRequest(body.model, prompts, echo, body.add_special_tokens is not False, options)
 
 
 def with_prompt_scores(options: Options, num_logprobs: int) -> Options:
@@ -110,22 +155,30 @@ def with_prompt_scores(options: Options, num_logprobs: int) -> Options:
     return replace(options, sampling=replace(options.sampling, num_prompt_logprobs=most))
 
 
-def decode(data: bytes, served: frozenset[str], limits: EngineLimits) -> Body:
-    """The served fields of a body, names and types checked."""
+def decode(data: bytes, served: frozenset[str], limits: EngineLimits, kind: type[T]) -> T:
+    """The served fields of a body as a `kind`, names and types checked."""
     try:
         fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
         check_fields(fields, served)
-        if "prompt" in fields:
-            check_prompt_size(fields["prompt"], limits.effective_context)
+        for name in {"prompt", "tokens"} & fields.keys():
+            check_prompt_size(name, fields[name], most_listed_tokens(fields, limits.effective_context))
+        if "input" in fields:
+            check_input_size(fields["input"])
         if "messages" in fields:
             check_messages_size(fields["messages"])
-        return msgspec.json.decode(data, type=Body)
+        return msgspec.json.decode(data, type=kind)
     except RecursionError:
         raise RequestError("the body is nested too deeply to be a request") from None
     except msgspec.ValidationError as error:
         raise validation_error(str(error)) from None
     except msgspec.DecodeError as error:
         raise RequestError(f"the body is not valid JSON: {error}") from None
+
+
+def most_listed_tokens(fields: Mapping[str, msgspec.Raw], context: int) -> int:
+    """How many token ids are read: what the context holds, or more where they need not fit it."""
+    may_be_longer = "tokens" in fields or "truncate_prompt_tokens" in fields
+    return max(context, MAX_LISTED_TOKENS) if may_be_longer else context
 
 
 def validation_error(text: str) -> RequestError:
@@ -186,24 +239,26 @@ def part_text(part: ContentPart, param: str) -> str:
     return part.text
 
 
-def parse_prompts(prompt: str | list[str | int | list[int]] | None, vocab_size: int) -> tuple[Prompt, ...]:
-    """The prompts of a completion: text, texts, token ids, or lists of token ids."""
+def parse_prompts(
+    prompt: str | list[str | int | list[int]] | None, vocab_size: int, param: str = "prompt"
+) -> tuple[Prompt, ...]:
+    """The prompts of a request (`param` names them): text, texts, token ids, or lists of token ids."""
     if prompt is None:
-        raise RequestError("prompt is missing", "prompt")
+        raise RequestError(f"{param} is missing", param)
     if isinstance(prompt, str):
         return (prompt,)
     if not prompt:
-        raise RequestError("prompt must hold at least one text or token id", "prompt")
+        raise RequestError(f"{param} must hold at least one text or token id", param)
     if not isinstance(prompt[0], int):
-        check_length(prompt, MAX_PROMPTS, "prompt", "prompts")
+        check_length(prompt, MAX_PROMPTS, param, "prompts")
     token_ids = tuple(item for item in prompt if isinstance(item, int))
     if len(token_ids) == len(prompt):
-        check_token_ids(token_ids, vocab_size, "prompt")
+        check_token_ids(token_ids, vocab_size, param)
         return (token_ids,)
     if token_ids or len({type(item) for item in prompt}) > 1:
-        raise RequestError("prompt mixes texts and token ids; send one kind", "prompt")
+        raise RequestError(f"{param} mixes texts and token ids; send one kind", param)
     return tuple(
-        item if isinstance(item, str) else listed_prompt(item, vocab_size, f"prompt[{index}]")
+        item if isinstance(item, str) else listed_prompt(item, vocab_size, f"{param}[{index}]")
         for index, item in enumerate(prompt)
         if not isinstance(item, int)
     )

@@ -5,22 +5,26 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
 from paceline import __version__
-from paceline.engine.client import EngineState
 from paceline.errors import PacelineError, RequestError
 from paceline.observe.metrics import CONTENT_TYPE
 from paceline.server.auth import check_key
 from paceline.server.checks import shown
 from paceline.server.context import ServingContext
 from paceline.server.counted import admitted
+from paceline.server.docs_page import add_document_routes
+from paceline.server.embedding import embeddings
 from paceline.server.errors import error_response
 from paceline.server.generate import chat_completions, completions
 from paceline.server.page_files import add_page_routes
+from paceline.server.tokenize import add_tokenizer_routes
 
 
 def create_app(context: ServingContext) -> FastAPI:
     """The ASGI application over one context."""
-    app = FastAPI(title="Paceline", version=__version__, docs_url=None, redoc_url=None)
+    app = FastAPI(openapi_url=None)  # FastAPI's own document and pages know nothing of our bodies
     add_generation_routes(app, context)
+    add_tokenizer_routes(app, context)
+    add_document_routes(app, context)
     add_model_routes(app, context)
     add_probe_routes(app, context)
     add_page_routes(app)
@@ -31,7 +35,7 @@ def create_app(context: ServingContext) -> FastAPI:
 
 
 def add_generation_routes(app: FastAPI, context: ServingContext) -> None:
-    """The two routes that generate."""
+    """The routes that compute."""
 
     @app.post("/v1/chat/completions", response_model=None)
     async def post_chat_completions(request: Request) -> Response:
@@ -42,6 +46,11 @@ def add_generation_routes(app: FastAPI, context: ServingContext) -> None:
     async def post_completions(request: Request) -> Response:
         """Continue prompts."""
         return await admitted(context.metrics.requests, completions(context, request))
+
+    @app.post("/v1/embeddings", response_model=None)
+    async def post_embeddings(request: Request) -> Response:
+        """Turn texts into vectors."""
+        return await embeddings(context, request)
 
 
 def add_model_routes(app: FastAPI, context: ServingContext) -> None:
@@ -87,9 +96,8 @@ def add_probe_routes(app: FastAPI, context: ServingContext) -> None:
 
     @app.get("/live", response_model=None)
     async def get_live() -> Response:
-        """503 once the engine has been given up."""
-        if context.client.state is EngineState.DEAD:
-            context.client.check_ready()
+        """503 once the engine has been given up, or has work and makes no step."""
+        context.client.check_live()
         return json_response({"status": str(context.client.state)})
 
     @app.get("/version", response_model=None)
@@ -120,6 +128,7 @@ async def answer_http_error(request: Request, error: Exception) -> Response:
     ours: RequestError = RequestError(f"{request.method} {shown(request.url.path)}: {error.detail}")
     response = error_response(ours)
     response.status_code = error.status_code
+    response.headers.update(error.headers or {})
     return response
 
 

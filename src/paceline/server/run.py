@@ -17,9 +17,13 @@ from paceline.config import ServeConfig
 from paceline.engine.child import EngineChild, EngineCommand
 from paceline.engine.client import EngineClient, EngineState
 from paceline.errors import CheckpointError, UnavailableError
+from paceline.server.around import surround
 from paceline.server.context import DRAIN_RETRY_AFTER_S, ServingContext
 from paceline.server.counted import HttpCounter
 from paceline.server.introduce import introduce_when_quiet
+from paceline.server.listen import shown_address
+from paceline.server.logs import configure_logging
+from paceline.server.pulse import beat
 from paceline.server.routes import create_app
 from paceline.server.summary import summary_lines
 from paceline.text.model_text import ModelText
@@ -52,6 +56,7 @@ class Started:
 
 def run(config: ServeConfig, started: Started, load_text: TextLoader) -> int:
     """Serve until told to stop; returns the exit code. Raises CheckpointError when the model can't be loaded."""
+    configure_logging(config.log_format)
     return asyncio.run(serve(config, started, load_text))
 
 
@@ -59,7 +64,7 @@ async def serve(config: ServeConfig, started: Started, load_text: TextLoader) ->
     """The whole life of the server, on its event loop."""
     stop = asyncio.Event()
     handle_signals(stop, started.child)
-    client = EngineClient(started.command, started.child)
+    client = EngineClient(started.command, started.child, config.live_timeout_s)
     seeds = None if config.seed is None else random.Random(config.seed)
     context = ServingContext(config, client, int(time.time()), seeds=seeds)
     server = QuietServer(server_config(context))
@@ -70,9 +75,13 @@ async def serve(config: ServeConfig, started: Started, load_text: TextLoader) ->
         gc.collect()
         gc.freeze()  # what is loaded stays: collections need not walk it
         if not stop.is_set():
-            for line in summary_lines(config, client.limits, started.listener.getsockname()[1]):
+            assert context.text is not None, "text and engine have loaded"
+            beating = asyncio.ensure_future(beat(context))
+            address = shown_address(started.listener, config.host)
+            for line in summary_lines(config, client.limits, address, context.text.defaults):
                 print(line, flush=True)
             await stop.wait()
+            beating.cancel()
         await drain(context)
     finally:
         introducing.cancel()
@@ -83,12 +92,12 @@ async def serve(config: ServeConfig, started: Started, load_text: TextLoader) ->
 
 
 def server_config(context: ServingContext) -> uvicorn.Config:
-    """Uvicorn as we use it: no logs of its own but errors, no websockets, no lifespan."""
+    """Uvicorn as we use it: its errors are logged by our handler, no websockets, no lifespan."""
     return uvicorn.Config(
-        HttpCounter(create_app(context), context.metrics.requests),
+        HttpCounter(surround(create_app(context), context), context.metrics.requests),
         lifespan="off",
         ws="none",
-        log_level="warning",
+        log_config=None,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=CONNECTION_CLOSE_S,
@@ -141,10 +150,10 @@ async def drain(context: ServingContext) -> None:
     """Let open requests finish, for as long as the config allows; then end them with an error."""
     context.is_draining = True
     deadline_s = time.monotonic() + context.config.shutdown_timeout_s
-    while context.open_sessions and time.monotonic() < deadline_s:
+    while context.num_open_requests and time.monotonic() < deadline_s:
         await asyncio.sleep(DRAIN_POLL_S)
     error = UnavailableError("the server shut down before this request was finished", DRAIN_RETRY_AFTER_S)
     for session in tuple(context.open_sessions):
         session.fail(error)
-    while context.open_sessions and time.monotonic() < deadline_s + CONNECTION_CLOSE_S:
+    while context.num_open_requests and time.monotonic() < deadline_s + CONNECTION_CLOSE_S:
         await asyncio.sleep(DRAIN_POLL_S)

@@ -7,7 +7,7 @@ compiler reads them.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import quote
 
 import msgspec
@@ -43,7 +43,7 @@ def parse_schema(raw: bytes, param: str) -> str:
         check_string(value, ".".join((param, *place)), param)
         if is_schema and isinstance(value, dict):
             narrow_bounds(value, ".".join((param, *place)), param)
-            nudge_exclusive_bounds(value)
+            nudge_exclusive_bounds(value, ".".join((param, *place)), param)
             encode_reference(value)
     return msgspec.json.encode(schema).decode()
 
@@ -84,13 +84,17 @@ def narrow_bounds(schema: dict[str, Any], place: str, param: str) -> None:
             )
 
 
-def nudge_exclusive_bounds(schema: dict[str, Any]) -> None:
+def nudge_exclusive_bounds(schema: dict[str, Any], place: str, param: str) -> None:
     """Move whole exclusive bounds a little inward where both bounds lie within one, in place: the compiler (llguidance
-    1.9) lets the bound itself in there, as 0 for exclusiveMinimum 0 and maximum 0.5.
+    1.9) lets the bound itself in there, as 0 for exclusiveMinimum 0 and maximum 0.5. Refuses an empty range by name.
     """
     lowest = max((bound for keyword in LOWER_BOUNDS if is_number(bound := schema.get(keyword))), default=None)
     highest = min((bound for keyword in UPPER_BOUNDS if is_number(bound := schema.get(keyword))), default=None)
-    if lowest is None or highest is None or not 10 * NUDGE < highest - lowest <= 1:
+    if lowest is None or highest is None:
+        return
+    if lowest > highest:
+        raise RequestError(f"{place}: no number is at least {shown(lowest)} and at most {shown(highest)}", param)
+    if not 10 * NUDGE < highest - lowest <= 1:
         return
     for keyword, inward in (("exclusiveMinimum", NUDGE), ("exclusiveMaximum", -NUDGE)):
         bound = schema.get(keyword)
@@ -98,7 +102,7 @@ def nudge_exclusive_bounds(schema: dict[str, Any]) -> None:
             schema[keyword] = bound + inward
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int | float]:
     """Whether it is a number of JSON."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 

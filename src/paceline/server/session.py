@@ -5,9 +5,11 @@ that a client that leaves costs the engine at most the step it is in. Choice `in
 prompt p's i-th choice has index p * n + i.
 """
 
+import asyncio
 import time
 from array import array
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from paceline.core.output import SequenceOutput
@@ -80,9 +82,19 @@ class Session:
             ]
             self._client.submit(request, self._stream)
 
-    async def wait_for_first(self) -> None:
-        """Wait for the first news. Raises what the engine refused with, while a status can still be sent."""
-        self._next_batch = await self._stream.take()
+    def most_tokens(self, prompts: Sequence[Sequence[int]]) -> int:
+        """The most tokens that these prompts and their choices can come to. Raises ContextLengthError."""
+        lengths = [len(token_ids) for token_ids in prompts]
+        return sum(length + self.options.num_choices * self._max_tokens(length) for length in lengths)
+
+    async def wait_for_first(self, limit_s: float | None = None) -> None:
+        """Wait for the first news, at most `limit_s`; may be called again. Raises what the engine refused with, while a
+        status can still be sent.
+        """
+        if not self._next_batch:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limit_s):
+                    self._next_batch = await self._stream.take()
 
     async def deltas(self) -> AsyncIterator[list[ChoiceDelta]]:
         """News of the choices in order of arrival, all that has come since the last turn at once."""
@@ -104,6 +116,7 @@ class Session:
 
     def count_error(self, error: PacelineError) -> None:
         """The answer ends with this error: a refusal if the engine took nothing on, else a failure of its choices."""
+        self.timing.error_code = error.code
         is_refused_by_engine = isinstance(error, RequestError | OverloadedError) and self.timing.first_token_s is None
         if self.timing.submitted_s is None or is_refused_by_engine:
             self._has_ended = True

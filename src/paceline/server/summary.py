@@ -3,13 +3,14 @@
 from paceline import __version__
 from paceline.config import ServeConfig
 from paceline.engine.contract import EngineLimits
+from paceline.server.defaults import defaults_line
+from paceline.text.defaults import SamplingDefaults
 
 CONCURRENCY_CONTEXT_TOKENS = 2048
 
 
-def summary_lines(config: ServeConfig, limits: EngineLimits, port: int) -> list[str]:
+def summary_lines(config: ServeConfig, limits: EngineLimits, address: str, defaults: SamplingDefaults) -> list[str]:
     """The start-up summary."""
-    host = f"[{config.host}]" if ":" in config.host else config.host
     context = min(CONCURRENCY_CONTEXT_TOKENS, limits.effective_context)
     concurrency = min(limits.pool_tokens // context, limits.max_num_seqs)
     speed = limits.expected_tokens_per_s
@@ -20,11 +21,12 @@ def summary_lines(config: ServeConfig, limits: EngineLimits, port: int) -> list[
         "concurrency": f"{concurrency} sequences of {context:,} tokens (at most {limits.max_num_seqs} a step)",
         "compute": f"{limits.instruction_set}, {limits.num_threads} threads",
         "expected speed": "not measured" if speed is None else f"{rounded(speed)} tokens/s for one stream",
+        "sampling": defaults_line(defaults),
         "API keys": f"{len(config.api_keys)}" if config.api_keys else "none: everyone who reaches the port may use it",
     }
     width = max(map(len, facts))
     lines = [f"paceline {__version__}", *(f"  {name:<{width}}  {fact}" for name, fact in facts.items())]
-    return [*lines, f"ready on http://{host}:{port}/v1"]
+    return [*lines, f"ready on {address}"]
 
 
 def rounded(value: float) -> str:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 class RequestTiming:
     """The record. `arrival_s`: the request line had come; `submitted_s`: its prompts went to the engine.
 
-    `finish_reasons` gets one entry a choice as choices end, in order of their ends.
+    `finish_reasons` gets one entry a choice as choices end, in order of their ends; `error_code` names the error that
+    ended the request, if one did.
     """
 
     arrival_s: float
@@ -20,6 +21,7 @@ class RequestTiming:
     last_token_s: float | None = None
     first_token_s_of: dict[int, float] = field(default_factory=dict)
     finish_reasons: list[str] = field(default_factory=list)
+    error_code: str | None = None
     _last_token_s_of: dict[int, float] = field(default_factory=dict)
 
     def record_tokens(self, choice_index: int, now_s: float) -> float | None:

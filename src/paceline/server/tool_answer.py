@@ -1,7 +1,8 @@
 """The answer of /v1/chat/completions when its text holds more than content: thoughts and tool calls.
 
 Wraps the plain answer, which knows the shape of events and bodies, and fills their deltas and messages from what a
-`MessageReader` finds. Logprobs are those of every token, whatever it became; they go with the first event of a delta.
+`MessageReader` finds. Logprobs and ids are those of every token, whatever it became; they go with the first event of a
+delta.
 """
 
 from bisect import bisect_left
@@ -57,26 +58,27 @@ class ToolAnswer:
     """One answer's format; an AnswerFormat."""
 
     def __init__(self, answer: ChatAnswer, reading: Reading, num_choices: int) -> None:
+        self.model = answer.model
         self._answer = answer
         self._reading = reading
         self._choices = [ChoiceReading(reading.new_reader()) for _ in range(num_choices)]
 
     def opening(self, session: Session) -> bytes:
         """The role chunk of every choice. Its content is null, for there may be calls alone."""
-        return b"".join(self._answer.delta_chunk(index, ROLE, ()) for index in range(len(self._choices)))
+        return self._answer.role_chunks(ROLE, session)
 
     def chunk(self, delta: ChoiceDelta) -> bytes:
         """An event for each piece of content, thought or call, and one for the end."""
         choice = self._choices[delta.index]
         found = choice.push(delta.text, delta.tokens, delta.finish_reason is not None)
         deltas = [self._delta(event) for event in self._shown(found)]
-        if not deltas and delta.tokens and self._answer.has_logprobs:
+        if not deltas and (delta.token_ids or (delta.tokens and self._answer.has_logprobs)):
             deltas = [{}]
-        tokens: Sequence[ShownToken] = delta.tokens
+        told = delta
         events = b""
         for fields in deltas:
-            events += self._answer.delta_chunk(delta.index, encode(fields), tokens)
-            tokens = ()
+            events += self._answer.delta_chunk(encode(fields), told)
+            told = replace(delta, tokens=(), token_ids=())
         if delta.finish_reason is not None:
             events += self._answer.finish_chunk(delta.index, choice.finish_reason(delta.finish_reason))
         return events
@@ -84,6 +86,10 @@ class ToolAnswer:
     def usage_chunk(self, usage: Usage) -> bytes:
         """The chunk without choices that reports usage."""
         return self._answer.usage_event(self._usage(usage))
+
+    def repeat_usage(self, usage: Usage) -> None:
+        """From here on every chunk says so much was used."""
+        self._answer.repeat_fields(self._usage(usage))
 
     def whole(self, choices: Sequence[ChoiceTotal], session: Session) -> bytes:
         """The body of a chat.completion."""

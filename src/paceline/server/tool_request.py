@@ -7,7 +7,7 @@ from typing import Any
 
 from paceline.core.request import Grammar
 from paceline.errors import RequestError, UnsupportedFieldError
-from paceline.server.body import Body
+from paceline.server.body import Body, TokenizeBody
 from paceline.server.checks import check_length, listed, shown
 from paceline.server.limits import MAX_SCHEMA_DEPTH, MAX_TOOLS
 from paceline.server.options import Options
@@ -36,7 +36,7 @@ class ToolUse:
     forced: ForcedCall | None
 
 
-def parse_tool_use(body: Body) -> ToolUse | None:
+def parse_tool_use(body: Body | TokenizeBody) -> ToolUse | None:
     """The tools of a body; None when there are none, or the model is told to use none. Raises RequestError."""
     functions = parse_functions(body.tools or [])
     names = frozenset(function.name for function in functions)

@@ -25,11 +25,15 @@ LINEAR_KEYS = {"fixed": "fixed_s", "prefill": "prefill_token_s", "decode": "deco
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """A step time and what else is known with it: tokens of KV that fit beside the weights, the model's context."""
+    """A step time and what else is known with it: tokens of KV that fit beside the weights, the model's context, bytes
+    of KV a token has, and what the hardware's links carry.
+    """
 
     step_time: StepTime
     pool_tokens: int | None = None
     max_context: int | None = None
+    kv_bytes_per_token: float | None = None
+    link_bytes_per_s: float | None = None
 
 
 def parse_costs(text: str) -> Costs:
@@ -79,4 +83,11 @@ def _datasheet(hardware: str, model: str) -> Costs:
             f"--costs {hardware},{model}: the weights take {estimator.weights_bytes / 1e9:.1f} GB, "
             f"the memory holds {estimator.memory_bytes / 1e9:.1f} GB: give more cards, such as 8x{match.group(2)}"
         )
-    return Costs(estimator, pool_tokens, size.max_context)
+    link = estimator.hardware.link_bytes_per_s
+    return Costs(
+        step_time=estimator,
+        pool_tokens=pool_tokens,
+        max_context=size.max_context,
+        kv_bytes_per_token=estimator.kv_bytes_per_token,
+        link_bytes_per_s=None if link is None else link * estimator.num_cards,
+    )

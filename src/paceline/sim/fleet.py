@@ -1,8 +1,9 @@
 """Replicas behind a router on one virtual timeline: the discrete events of a simulation.
 
-Three kinds of event, at one time in this order: a step's end (its outputs are delivered, and whoever waited for them
-goes on), an arrival, a step's start. So a router sees what was delivered, never what a running step will bring; a
-request that arrives during a step is seen by the next, and one that arrives as a step starts is in it.
+Events, at one time in this order: a step's end (its outputs are delivered, and whoever waited for them goes on), a
+prompt's KV that reaches a decode replica, an arrival, a step's start. So a router sees what was delivered, never what
+a running step will bring; a request that arrives during a step is seen by the next, and one that arrives as a step
+starts is in it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,8 +14,9 @@ from itertools import count
 
 from paceline.bench.record import Outcome, RequestRecord, TokenCount
 from paceline.core.output import SequenceOutput
-from paceline.core.request import RequestId, SequenceId
+from paceline.core.request import Request, RequestId, SequenceId
 from paceline.errors import ContextLengthError
+from paceline.sim.handoff import Handoff
 from paceline.sim.replica import Replica
 from paceline.sim.requests import RequestMaker
 from paceline.sim.router import Router
@@ -28,26 +30,39 @@ class Kind(IntEnum):
     """Events, in their order at one time."""
 
     STEP_END = 0
-    ARRIVAL = 1
-    STEP_START = 2
+    HANDOVER = 1
+    ARRIVAL = 2
+    STEP_START = 3
 
 
 @dataclass(slots=True)
 class Turn:
-    """One request of a session, when it was meant to be sent, and what came of it so far."""
+    """One request of a session, when it was meant to be sent, and what came of it so far. `is_prefill`: all that its
+    replica does is the prompt, for another to go on.
+    """
 
     session: Session
     position: int
     intended_s: float
+    request: Request | None = None
+    is_prefill: bool = False
     sequence_id: SequenceId = UNKNOWN
     replica: int = 0
-    num_cached: int = 0
+    num_cached: int | None = None
     times_s: list[float] = field(default_factory=list)
 
     @property
     def item(self) -> WorkItem:
         """The request."""
         return self.session[self.position]
+
+
+@dataclass(slots=True)
+class Ended:
+    """A step that ends, and what it brought."""
+
+    replica: Replica
+    outputs: Sequence[SequenceOutput]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +80,19 @@ class Traffic:
 class Fleet:
     """Runs traffic to its last answer. Holds only what is under way: records are handed out as requests end."""
 
-    def __init__(self, replicas: Sequence[Replica], router: Router, requests: RequestMaker) -> None:
-        self.replicas = replicas
+    def __init__(
+        self, replicas: Sequence[Replica], router: Router, requests: RequestMaker, handoff: Handoff | None = None
+    ) -> None:
+        """`handoff`: the replicas only prefill, and others decode."""
+        self._replicas = replicas
         self._router = router
+        self._handoff = handoff
         self._requests = requests
         self._events: list[tuple[float, int, int, object]] = []
         self._numbers = count()
         self._turns: dict[RequestId, Turn] = {}
         self._sessions: Iterator[Session] = iter(())
         self._traffic = Traffic(())
-        self._refused: list[RequestRecord] = []
 
     def run(self, traffic: Traffic) -> Iterator[RequestRecord]:
         """Every request as it ends, until none is left."""
@@ -86,13 +104,16 @@ class Fleet:
             if kind == Kind.ARRIVAL:
                 assert isinstance(subject, Turn)
                 yield from self._arrive(subject, now_s)
+            elif kind == Kind.HANDOVER:
+                assert isinstance(subject, Turn)
+                self._hand_over(subject, now_s)
             elif kind == Kind.STEP_START:
                 assert isinstance(subject, Replica)
                 outputs = subject.step(now_s)
-                self._push(subject.clock.now_s, Kind.STEP_END, (subject, outputs))
+                self._push(subject.clock.now_s, Kind.STEP_END, Ended(subject, outputs))
             else:
-                assert isinstance(subject, tuple)
-                yield from self._deliver(*subject, now_s)
+                assert isinstance(subject, Ended)
+                yield from self._deliver(subject, now_s)
 
     def _push(self, time_s: float, kind: Kind, subject: object) -> None:
         heappush(self._events, (time_s, kind, next(self._numbers), subject))
@@ -117,33 +138,61 @@ class Fleet:
     def _arrive(self, turn: Turn, now_s: float) -> Iterator[RequestRecord]:
         if self._traffic.concurrency is None and turn.position == 0:
             self._next_session(now_s)
-        request = self._requests.request(RequestId(turn.item.index), turn.item, now_s)
-        turn.replica = self._router.choose(request, [replica.num_unanswered for replica in self.replicas])
-        replica = self.replicas[turn.replica]
+        turn.request = request = self._requests.request(RequestId(turn.item.index), turn.item, now_s)
+        turn.replica = self._router.choose(request, [replica.num_unanswered for replica in self._replicas])
+        turn.is_prefill = self._handoff is not None and turn.item.output_tokens > 1
+        replica, output_tokens = self._replicas[turn.replica], turn.item.output_tokens
         try:
-            turn.sequence_id = replica.submit(request, turn.item.output_tokens)
+            if self._handoff is not None:
+                request, output_tokens = self._handoff.prefill_part(request), 1
+            turn.sequence_id = replica.submit(request, output_tokens)
         except ContextLengthError as error:
             yield self._record(turn, now_s, error.message)
             self._go_on(turn, now_s)
             return
-        self._turns[request.request_id] = turn
+        self._wake(turn, replica, now_s)
+
+    def _hand_over(self, turn: Turn, now_s: float) -> None:
+        """The KV of the turn's prompt has arrived, with the first token: decoding can begin."""
+        assert self._handoff is not None
+        assert turn.request is not None
+        turn.is_prefill = False
+        turn.times_s.append(now_s)
+        replica, turn.sequence_id = self._handoff.submit(turn.request, turn.item.output_tokens)
+        self._wake(turn, replica, now_s)
+
+    def _wake(self, turn: Turn, replica: Replica, now_s: float) -> None:
+        """A request has been submitted: its outputs are awaited, and the replica works."""
+        self._turns[RequestId(turn.item.index)] = turn
         if not replica.is_at_work:
             replica.is_at_work = True
             self._push(now_s, Kind.STEP_START, replica)
 
-    def _deliver(self, replica: Replica, outputs: Sequence[SequenceOutput], now_s: float) -> Iterator[RequestRecord]:
-        for output in outputs:
+    def _deliver(self, step: Ended, now_s: float) -> Iterator[RequestRecord]:
+        replica = step.replica
+        for output in step.outputs:
             turn = self._turns[output.request_id]
-            turn.times_s.append(now_s)
+            if turn.is_prefill:
+                self._pass_on(turn, output, now_s)
+            else:
+                turn.times_s.append(now_s)
             if output.finish_reason is not None:
-                turn.num_cached = output.num_cached_tokens
                 del self._turns[output.request_id]
                 replica.forget(turn.sequence_id)
-                yield self._record(turn, now_s)
-                self._go_on(turn, now_s)
+                if not turn.is_prefill:
+                    turn.num_cached = output.num_cached_tokens if turn.num_cached is None else turn.num_cached
+                    yield self._record(turn, now_s)
+                    self._go_on(turn, now_s)
         replica.is_at_work = replica.scheduler.has_work()
         if replica.is_at_work:
             self._push(now_s, Kind.STEP_START, replica)
+
+    def _pass_on(self, turn: Turn, output: SequenceOutput, now_s: float) -> None:
+        """A prompt is computed: its KV leaves for the decode pool."""
+        assert self._handoff is not None
+        assert turn.request is not None
+        turn.num_cached = output.num_cached_tokens
+        self._push(self._handoff.arrives_s(turn.replica, turn.request, now_s), Kind.HANDOVER, turn)
 
     def _go_on(self, turn: Turn, now_s: float) -> None:
         """The session's next turn, or, in a closed loop, the next session."""

@@ -8,8 +8,10 @@ import typer
 
 from paceline.bench.options import parse_seconds
 from paceline.bench.result import Targets
-from paceline.config import check_option, parse_count
-from paceline.sim.costs_option import parse_costs
+from paceline.config import check_option, parse_bytes, parse_count
+from paceline.errors import ConfigError
+from paceline.sim.costs_option import Costs, parse_costs
+from paceline.sim.handoff import Link
 from paceline.sim.policies import MAX_TOKENS, Order, Policy, PolicyKind
 from paceline.sim.router import RouterKind
 from paceline.sim.scenario import Scenario
@@ -45,6 +47,10 @@ class Options:
     )
     replicas: Annotated[str, typer.Option(help="Servers behind the router.")] = "1"
     router: Annotated[RouterKind, typer.Option(help="Who gets a request.")] = RouterKind.LEAST_LOADED
+    prefill_replicas: Annotated[str, typer.Option(help="More servers, which only prefill; the others decode.")] = "0"
+    transfer: Annotated[
+        str | None, typer.Option(help="KV a prefill replica sends in a second: 50GB. Default: the hardware's link.")
+    ] = None
     ttft: Annotated[str | None, typer.Option(help="Target of the time to first token, such as 300ms.")] = None
     itl: Annotated[str | None, typer.Option(help="Target of a request's mean gap between tokens.")] = None
     e2e: Annotated[str | None, typer.Option(help="Target of a request's whole time.")] = None
@@ -88,6 +94,8 @@ class Options:
             max_tokens=max_tokens,
             num_replicas=num_replicas,
             router=self.router,
+            num_prefill=parse_count("--prefill-replicas", self.prefill_replicas),
+            link=self._link(costs),
             targets=self.targets,
             label=self.policy,
         )
@@ -102,6 +110,7 @@ class Options:
                 "pool": f"{policy.pool_tokens} tokens in blocks of {policy.block_size}",
                 "costs": self.costs,
                 "fleet": f"{scenario.num_replicas}, {scenario.router}",
+                "prefill": f"{scenario.num_prefill} more" if scenario.link else "where decoded",
             },
             "workload": {
                 "seed": str(self.seed),
@@ -112,6 +121,23 @@ class Options:
                 "max tokens": self.max_tokens,
             },
         }
+
+    def _link(self, costs: Costs) -> Link | None:
+        """Between the pools, when there are two."""
+        num_prefill = parse_count("--prefill-replicas", self.prefill_replicas)
+        check_option("--prefill-replicas", num_prefill, 0, MAX_REPLICAS)
+        if num_prefill == 0:
+            return None
+        if self.policy is PolicyKind.STATIC:
+            raise ConfigError("--prefill-replicas: static batching has no KV blocks to send; choose another --policy")
+        given = None if self.transfer is None else parse_bytes("--transfer", self.transfer)
+        bytes_per_s = given or costs.link_bytes_per_s
+        if costs.kv_bytes_per_token is None or bytes_per_s is None:
+            raise ConfigError(
+                "--prefill-replicas needs the bytes of a token's KV and of a link: --costs HARDWARE,MODEL, and "
+                "--transfer where the hardware's link is not known"
+            )
+        return Link(bytes_per_s, costs.kv_bytes_per_token)
 
     def _workload(self) -> Workload:
         return Workload(

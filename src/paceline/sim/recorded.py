@@ -36,7 +36,7 @@ def _simulated(part: ReplayedPart, label: str) -> Simulated:
         window_end_s=window.end_s,
         limited_by=f"at work {busy_share:.0%} of the time, {part.num_preemptions} preemptions",
     )
-    return Simulated(point, records, part.num_steps, part.num_preemptions, busy_share)
+    return Simulated(point, records, part.num_steps, part.num_preemptions)
 
 
 def shifted(record: RequestRecord, zero_s: float, label: str) -> RequestRecord:

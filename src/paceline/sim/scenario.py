@@ -11,6 +11,7 @@ from paceline.bench.result import Experiment, Header, Point, Result, Targets
 from paceline.core.scheduler import Scheduler
 from paceline.costs.step import StepTime
 from paceline.sim.fleet import Fleet, Traffic
+from paceline.sim.handoff import Handoff, Link
 from paceline.sim.policies import Policy
 from paceline.sim.replica import Replica
 from paceline.sim.requests import RequestMaker
@@ -24,7 +25,8 @@ NO_END = 10**9
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """A workload on a fleet. It ends after `num_requests`, or when `duration_s` is over and all is answered; the
-    first `warmup_s` are not counted. `max_tokens`: see RequestMaker.
+    first `warmup_s` are not counted. `max_tokens`: see RequestMaker. With a `link`, `num_prefill` more replicas compute
+    the prompts and the others decode.
     """
 
     workload: Workload
@@ -36,36 +38,61 @@ class Scenario:
     max_tokens: int | None = None
     num_replicas: int = 1
     router: RouterKind = RouterKind.LEAST_LOADED
+    num_prefill: int = 0
+    link: Link | None = None
     targets: Targets = field(default_factory=Targets)
     label: str = "simulated"
 
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """A point, its requests, and what only the inside knows: steps, preemptions, how busy the replicas were."""
+    """A point, its requests, and what only the inside knows."""
 
     point: Point
     records: tuple[RequestRecord, ...]
     num_steps: int
     num_preemptions: int
-    busy_share: float
+
+
+def make_pools(scenario: Scenario) -> dict[str, list[Replica]]:
+    """The replicas by what they do, those that requests reach first first."""
+    pools = {} if scenario.link is None else {"prefill": scenario.num_prefill}
+    pools["replicas" if scenario.link is None else "decode"] = scenario.num_replicas
+    return {
+        name: [Replica(scenario.policy, scenario.step_time) for _ in range(number)] for name, number in pools.items()
+    }
+
+
+def make_fleet(scenario: Scenario, pools: dict[str, list[Replica]]) -> Fleet:
+    """The pools behind the router."""
+    front, *behind = pools.values()
+    handoff = None if scenario.link is None else Handoff(behind[0], scenario.link, len(front))
+    maker = RequestMaker(scenario.workload.seed, scenario.max_tokens)
+    return Fleet(front, ROUTERS[scenario.router](), maker, handoff)
+
+
+def busy_share(replicas: Sequence[Replica], elapsed_s: float) -> float:
+    """Of the time, how much they computed."""
+    return sum(replica.clock.busy_s for replica in replicas) / max(elapsed_s * len(replicas), 1e-9)
 
 
 def simulate(scenario: Scenario) -> Simulated:
     """Run it to its last answer."""
     arrivals = scenario.workload.arrivals
     concurrency = arrivals.concurrency if isinstance(arrivals, ClosedLoop) else None
-    replicas = [Replica(scenario.policy, scenario.step_time) for _ in range(scenario.num_replicas)]
-    fleet = Fleet(replicas, ROUTERS[scenario.router](), RequestMaker(scenario.workload.seed, scenario.max_tokens))
+    pools = make_pools(scenario)
+    fleet = make_fleet(scenario, pools)
     num_requests = NO_END if scenario.num_requests is None else scenario.num_requests
     traffic = Traffic(scenario.workload.items(num_requests), concurrency, scenario.duration_s, scenario.label)
     records = tuple(fleet.run(traffic))
     window = closed(Window(scenario.warmup_s), records)
     elapsed_s = max((record.ended_s for record in records), default=0.0)
-    busy_share = sum(replica.clock.busy_s for replica in replicas) / max(elapsed_s * len(replicas), 1e-9)
+    busy = {name: busy_share(replicas, elapsed_s) for name, replicas in pools.items()}
+    replicas = [replica for pool in pools.values() for replica in pool]
     num_preemptions = sum(
         replica.scheduler.num_preemptions for replica in replicas if isinstance(replica.scheduler, Scheduler)
     )
+    shares = ", ".join(f"{name} at work {share:.0%} of the time" for name, share in busy.items())
     rate = None if isinstance(arrivals, ClosedLoop) or not math.isfinite(arrivals.rate_per_s) else arrivals.rate_per_s
     point = Point(
         label=scenario.label,
@@ -74,9 +101,9 @@ def simulate(scenario: Scenario) -> Simulated:
         concurrency=concurrency,
         rate_per_s=rate,
         server=scenario.policy.kind,
-        limited_by=f"replicas at work {busy_share:.0%} of the time, {num_preemptions} preemptions",
+        limited_by=f"{shares}, {num_preemptions} preemptions",
     )
-    return Simulated(point, records, sum(replica.num_steps for replica in replicas), num_preemptions, busy_share)
+    return Simulated(point, records, sum(replica.num_steps for replica in replicas), num_preemptions)
 
 
 def at_load(scenario: Scenario, concurrency: int | None = None, rate_per_s: float | None = None) -> Scenario:

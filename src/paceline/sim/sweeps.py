@@ -40,6 +40,7 @@ KNOBS: Mapping[str, Change] = {
     "order": lambda s, text: replace(s, policy=replace(s.policy, order=Order(_named(Order, text)))),
     "policy": lambda s, text: replace(s, policy=replace(s.policy, kind=PolicyKind(_named(PolicyKind, text)))),
     "replicas": lambda s, text: replace(s, num_replicas=_count(text)),
+    "prefill-replicas": lambda s, text: replace(s, num_prefill=_count(text)),
     "router": lambda s, text: replace(s, router=RouterKind(_named(RouterKind, text))),
     "rate": lambda s, text: at_load(s, rate_per_s=_number(text)),
     "concurrency": lambda s, text: at_load(s, concurrency=_count(text)),

@@ -6,6 +6,7 @@ written, so its result is tokenized without added special tokens. Templates are 
 """
 
 import json
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +21,20 @@ from paceline.text.sandbox import MeteredEnvironment
 from paceline.text.tokenizer import Tokenizer
 from paceline.text.tool_formats import TemplateTools
 
-RESERVED_NAMES = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token"})
+# What a template gets from us, and what callers of other template engines pass beside its variables.
+RESERVED_NAMES = frozenset(
+    {
+        "messages",
+        "tools",
+        "add_generation_prompt",
+        "bos_token",
+        "eos_token",
+        "chat_template",
+        "continue_final_message",
+        "tokenize",
+    }
+)
+MARK_BYTES = 16
 # Several times the longest published template; compiling takes time in proportion.
 MAX_TEMPLATE_CHARS = 1 << 17
 Message = Mapping[str, object]
@@ -38,13 +52,13 @@ class ChatTemplate:
     ) -> None:
         """Compile. Raises CheckpointError for a template that is too long or not valid Jinja."""
         self.source = source
-        self._globals = {
+        names = {
             "bos_token": bos_token,
             "eos_token": eos_token,
             "raise_exception": _raise_exception,
             "strftime_now": lambda form: now().strftime(form),
         }
-        self._template = None if source is None else _compile(source, self._globals)
+        self._template = None if source is None else _compile(source, names)
         self.tools = TemplateTools.of(source)
 
     def render(
@@ -66,7 +80,7 @@ class ChatTemplate:
                 "messages",
             )
         for name in variables:
-            if name in RESERVED_NAMES or name in self._globals:
+            if name in RESERVED_NAMES or name in self._template.globals:
                 raise RequestError(
                     f"{name!r} is set by the server and can't be overridden", f"chat_template_kwargs.{name}"
                 )
@@ -88,6 +102,24 @@ class ChatTemplate:
             ) from None
         except Exception as error:  # a template is a foreign program: whatever it trips over is its failure
             raise RequestError(f"the model's chat template failed on this conversation: {error}", "messages") from None
+
+    def render_open(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, object]] | None = None, /, **variables: object
+    ) -> str:
+        """The prompt of a conversation whose last message is still being written: it ends where that content ends.
+
+        A mark that nobody can know is put there before rendering, so that the place is found whatever the texts hold.
+        Raises RequestError as `render` does, and when the template does not show the last message.
+        """
+        mark = secrets.token_hex(MARK_BYTES)
+        last = {**messages[-1], "content": f"{_content(messages[-1])}{mark}"}
+        prompt, found, _ = self.render([*messages[:-1], last], False, tools, **variables).rpartition(mark)
+        if not found:
+            raise RequestError(
+                "the model's chat template does not show the last message as it is, so it can't be continued",
+                "continue_final_message",
+            )
+        return prompt
 
 
 def gguf_template(metadata: Mapping[str, Any], tokenizer: Tokenizer) -> ChatTemplate:

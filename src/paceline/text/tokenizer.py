@@ -127,6 +127,10 @@ class Tokenizer:
             return byte_level_bytes(piece)
         return marked_space_bytes(piece)
 
+    def piece(self, token_id: int) -> str:
+        """The token as the vocabulary spells it, spaces and bytes marked; empty for an id that no token has."""
+        return (self._pieces[token_id] if token_id < self.vocab_size else None) or ""
+
     def special_ids_of(self, texts: Iterable[str]) -> frozenset[int]:
         """The special tokens that are written like one of the texts."""
         ids = map(self._backend.token_to_id, texts)

@@ -177,6 +177,20 @@ def test_code_and_line_breaks_stay(start_server: Callable[..., RunningServer], v
     assert opened.page.evaluate("navigator.clipboard.readText()") == text
 
 
+def test_reasoning_is_shown_apart_from_the_answer(start_server: Callable[..., RunningServer], visit: Visitor) -> None:
+    thoughts = f"Why {MARKUP}?\nSo."
+    script = [*byte_ids(f"<think>\n{thoughts}\n</think>\n\nYes."), TURN_END_ID]
+    opened = visit(start_server({"reasoning_parser": "qwen3"}, script=script, step_s=0.005).url)
+    opened.shows("Ready")
+    opened.ask("why?")
+    expect(opened.last.get_by_text("Why <script>")).to_be_visible()
+    expect(opened.last.locator(".answer")).to_have_text("Yes.")
+    assert opened.last.locator(".thought").text_content() == thoughts
+    expect(opened.last.locator(".thought")).to_be_hidden()
+    opened.last.get_by_text("Reasoning").click()
+    expect(opened.last.locator(".thought")).to_be_visible()
+
+
 def test_an_answer_is_copied_where_the_clipboard_is_closed(
     start_server: Callable[..., RunningServer], visit: Visitor
 ) -> None:
