@@ -224,3 +224,10 @@ def test_a_bad_grammar_names_its_field(smol: RunningServer) -> None:
     error = refusal(smol, response_format=json_schema({"type": "array", "uniqueItems": True}))
     assert (error["param"], error["code"]) == ("response_format", "invalid_value")
     assert "uniqueItems" in error["message"]
+
+
+def test_a_text_the_vocabulary_cannot_spell_is_the_requests_fault(smol: RunningServer) -> None:
+    """No token of SmolLM2 holds the byte 4."""
+    error = refusal(smol, structured_outputs={"choice": ["a\u0004b"]})
+    assert error["param"] == "structured_outputs.choice"
+    assert "can't spell" in error["message"]
