@@ -224,3 +224,9 @@ def test_a_bad_grammar_names_its_field(smol: RunningServer) -> None:
     error = refusal(smol, response_format=json_schema({"type": "array", "uniqueItems": True}))
     assert (error["param"], error["code"]) == ("response_format", "invalid_value")
     assert "uniqueItems" in error["message"]
+
+
+@pytest.mark.parametrize("choices", [["a\u0004b"], ["xa\u0004", "xb\u0004"]])
+def test_a_text_the_vocabulary_cannot_spell_is_the_requests_fault(smol: RunningServer, choices: list[str]) -> None:
+    """No token of SmolLM2 holds the byte 4. Found when it is compiled, or where two ways have led to it."""
+    assert refusal(smol, structured_outputs={"choice": choices})["param"] == "structured_outputs.choice"

@@ -149,7 +149,7 @@ class Session:
             else:
                 self._metrics.inter_token_latency.observe(gap_s)
         if output.finish_reason in (FinishReason.ERROR, FinishReason.CANCELLED):
-            raise PacelineError("the engine could not finish this request")
+            raise self._broken_off(output.finish_reason)
         delta = choice.push(output)
         if delta.finish_reason is not None:
             self.timing.finish_reasons.append(delta.finish_reason)
@@ -157,6 +157,17 @@ class Session:
         if choice.is_stopped_by_string and output.finish_reason is None:
             self._client.finish(output.request_id, output.choice_index, choice.num_tokens)
         return delta
+
+    def _broken_off(self, reason: FinishReason) -> PacelineError:
+        """Why the engine ended a choice before its time. A grammar that gives out is the request's own."""
+        grammar = self.options.sampling.grammar
+        if reason is FinishReason.ERROR and grammar is not None:
+            return RequestError(
+                f"{grammar.param}: no token of this model can go on where the grammar leads (a character that the "
+                "vocabulary can't spell, or a limit of the grammar's size); change it",
+                grammar.param,
+            )
+        return PacelineError("the engine could not finish this request")
 
     def _cancel(self) -> None:
         for request_id in self._prompt_index_of:
