@@ -80,6 +80,17 @@ def test_a_plan_that_does_not_fit_says_so_and_fails() -> None:
     assert planned("llama-3-70b --input 8000 --output 192 --sessions 200")["cards_per_replica"] == 16
 
 
+def test_the_page_of_a_refused_plan_says_why_and_what_would_help(tmp_path: Path) -> None:
+    page = tmp_path / "plan.html"
+    result = CliRunner().invoke(fleet_app, ["mixtral-8x7b", "--gpus", "1", "--html", str(page)])
+    assert result.exit_code == 1
+    text = page.read_text(encoding="utf-8")
+    assert 'role="alert"' in text
+    assert "does not fit: weights 93.4 GB (87 GiB)" in text
+    assert "2 cards a replica instead of 1" in text
+    assert '<script type="application/json" id="figures">[]</script>' in text
+
+
 def test_figures_can_be_given_instead_of_the_catalogues() -> None:
     found = planned("llama-3-8b --hardware L4 --flops 200T --bandwidth 1TB/s --memory 80GiB")
     hardware = found["hardware"]
