@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from array import array
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -24,10 +25,12 @@ from paceline.engine.engine import Engine
 from paceline.engine.grammars import GrammarQueue
 from paceline.engine.journal import Journal
 from paceline.engine.loading import load_engine
+from paceline.engine.messages import Finish
 from paceline.exec.grammar import GrammarCompiler
 from paceline.exec.scripted import ScriptedExecutor
 from paceline.sim.recording import RecordingError, read_recording
 from paceline.sim.replay import PlanDiffersError, replay_all
+from running_server import serve_model
 
 BLOCK_SIZE = 4
 VOCABULARY = 50
@@ -196,3 +199,33 @@ def test_the_live_engine_s_plans_replay_and_its_latencies_come_out(tmp_path: Pat
         for name in ("p50", "p99", "max"):
             # 1 %, and what another process may take away between a step's end and our looking at the clock.
             assert getattr(simulated, name) == pytest.approx(getattr(live, name), rel=0.01, abs=2e-3)
+
+
+def test_a_server_s_recording_replays_after_stop_strings_and_clients_that_leave(tmp_path: Path) -> None:
+    path = tmp_path / "recording.jsonl"
+    flags = ("--record", str(path), "--kv-memory", "64MiB", "--max-num-batched-tokens", "48", "--max-num-seqs", "6")
+    server = serve_model("smollm2-135m", *flags)
+    try:
+        client = server.openai()
+
+        def ask(number: int) -> None:
+            stop = ["e"] if number % 3 == 0 else None
+            prompt = f"Number {number}. " + "The sea is wide and the night is long. " * (number % 4)
+            stream = client.completions.create(
+                model="smollm2-135m", prompt=prompt, max_tokens=12, stop=stop, stream=True
+            )
+            for count, _ in enumerate(stream):
+                if number % 4 == 1 and count == 2:
+                    stream.close()
+                    return
+
+        with ThreadPoolExecutor(6) as threads:
+            list(threads.map(ask, range(16)))
+        client.completions.create(model="smollm2-135m", prompt="The end", max_tokens=2)
+    finally:
+        server.stop()
+    lines = list(read_recording(path))
+    assert any(isinstance(line, Finish) for line in lines)
+    [part] = replay_all(lines, keeps_records=True)
+    assert part.num_requests == 17
+    assert part.num_steps > 20

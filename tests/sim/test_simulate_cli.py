@@ -85,3 +85,18 @@ def test_every_knob_can_be_swept(knob: str) -> None:
     name, texts, scenarios = parse_sweep(f"{knob}={values.get(knob, '70')}", SCENARIO)
     assert (name, len(texts), len(scenarios)) == (knob, 1, 1)
     assert scenarios[0] != SCENARIO
+
+
+def test_a_trace_is_sent_at_its_own_times(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text(
+        '{"index": 0, "arrival_s": 0.0, "prompt": [[2, 64], [0, 10]], "output_tokens": 4}\n'
+        '{"index": 1, "arrival_s": 3.0, "prompt": [[2, 64], [5, 10]], "output_tokens": 6}\n'
+    )
+    done = simulate(tmp_path, "--trace", trace.name, "--speed", "2")
+    assert done.returncode == 0, done.stderr
+    records = read_result(tmp_path / "simulate.jsonl").records
+    assert [(record.intended_s, record.output_tokens, record.cached_tokens) for record in records] == [
+        (0.0, 4, 0),
+        (1.5, 6, 64),
+    ]

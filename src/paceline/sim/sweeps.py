@@ -49,11 +49,16 @@ KNOBS: Mapping[str, Change] = {
 }
 
 
+OF_ARRIVALS = ("rate", "concurrency")
+
+
 def parse_sweep(text: str, scenario: Scenario) -> tuple[str, list[str], list[Scenario]]:
     """`batch=8,16,32`: the knob, its values as written, the scenario with each. Raises ConfigError."""
     knob, equals, rest = text.partition("=")
     if knob not in KNOBS or not equals:
         raise ConfigError(f"--sweep {text!r}: expected KNOB=V1,V2,… with a knob of {', '.join(KNOBS)}")
+    if scenario.trace and knob in OF_ARRIVALS:
+        raise ConfigError(f"--sweep {knob}: a trace has its own arrivals; use --speed")
     values = list(dict.fromkeys(value.strip() for value in rest.split(",")))
     return knob, values, [replace(KNOBS[knob](scenario, value), label=f"{knob} {value}") for value in values]
 
