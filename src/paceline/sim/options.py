@@ -25,6 +25,7 @@ DEFAULT_REQUESTS = 1000
 DEFAULT_POOL_TOKENS = DEFAULT_CONTEXT = 2**20
 MAX_REPLICAS = 4096
 EXACT = "exact"
+LINEAR = "linear"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Options:
 
     def scenario(self) -> Scenario:
         """What the flags stand for. Raises ConfigError."""
-        costs = parse_costs(self.costs)
+        costs = parse_costs(self.costs or LINEAR)
         num_replicas = parse_count("--replicas", self.replicas)
         check_option("--replicas", num_replicas, 1, MAX_REPLICAS)
         max_tokens = None if self.max_tokens == EXACT else parse_count("--max-tokens", self.max_tokens)
@@ -115,7 +116,7 @@ class Options:
             "server": {
                 "policy": f"{policy.kind}, batch {policy.batch}, chunk {policy.chunk}, {policy.order} first",
                 "pool": f"{policy.pool_tokens} tokens in blocks of {policy.block_size}",
-                "costs": self.costs,
+                "costs": self.costs or LINEAR,
                 "fleet": f"{scenario.num_replicas}, {scenario.router}",
                 "prefill": f"{scenario.num_prefill} more" if scenario.link else "where decoded",
             },

@@ -13,7 +13,7 @@ from paceline.sim.fleet import Fleet, Traffic
 from paceline.sim.handoff import Handoff, Link
 from paceline.sim.policies import Policy
 from paceline.sim.replica import Replica
-from paceline.sim.requests import RequestMaker
+from paceline.sim.requests import RequestMaker, Requests
 from paceline.sim.router import ROUTERS, RouterKind
 from paceline.workload.arrivals import ClosedLoop, at_rate
 from paceline.workload.item import WorkItem
@@ -27,13 +27,15 @@ NOTHING_COUNTED = "no request ended after --warmup: simulate longer, or with a s
 class Scenario:
     """A workload on a fleet. It ends after `num_requests`, or when `duration_s` is over and all is answered; the
     first `warmup_s` are not counted. `max_tokens`: see RequestMaker. A `trace` is sent instead of what the workload
-    draws. With a `link`, `num_prefill` more replicas compute the prompts and the others decode.
+    draws, as `requests` makes them where it isn't None. With a `link`, `num_prefill` more replicas compute the prompts
+    and the others decode.
     """
 
     workload: Workload
     policy: Policy
     step_time: StepTime
     trace: tuple[WorkItem, ...] = ()
+    requests: Requests | None = None
     num_requests: int | None = None
     duration_s: float | None = None
     warmup_s: float = 0.0
@@ -69,8 +71,8 @@ def make_fleet(scenario: Scenario, pools: dict[str, list[Replica]]) -> Fleet:
     """The pools behind the router."""
     front, *behind = pools.values()
     handoff = None if scenario.link is None else Handoff(behind[0], scenario.link, len(front))
-    maker = RequestMaker(scenario.workload.seed, scenario.max_tokens)
-    return Fleet(front, ROUTERS[scenario.router](), maker, handoff)
+    requests = scenario.requests or RequestMaker(scenario.workload.seed, scenario.max_tokens)
+    return Fleet(front, ROUTERS[scenario.router](), requests, handoff)
 
 
 def traffic_of(scenario: Scenario) -> Traffic:
