@@ -12,6 +12,7 @@ from paceline.costs.fitted import FittedStepTime
 from paceline.costs.step import LinearLaw
 from paceline.errors import ConfigError
 from paceline.sim.costs_option import parse_costs
+from paceline.sim.handoff import Link
 from paceline.sim.policies import Policy
 from paceline.sim.scenario import Scenario
 from paceline.sim.sweeps import KNOBS, parse_sweep
@@ -21,7 +22,8 @@ from paceline.workload.lengths import Lengths
 from paceline.workload.workload import Workload
 
 SOURCE = Path(__file__).parents[2] / "src"
-SCENARIO = Scenario(Workload(Lengths(Fixed(8), Fixed(4)), Poisson(1.0)), Policy(), LinearLaw())
+WORKLOAD = Workload(Lengths(Fixed(8), Fixed(4)), Poisson(1.0))
+SCENARIO = Scenario(WORKLOAD, Policy(), LinearLaw(), num_prefill=1, link=Link(1e9, 1e5))
 
 
 def simulate(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -54,6 +56,8 @@ def test_the_same_seed_gives_the_same_file_and_report(tmp_path: Path) -> None:
         (["--prefill-replicas", "2"], "--prefill-replicas needs the bytes of a token's KV"),
         (["--sweep", "colour=red"], "expected KNOB=V1,V2,… with a knob of batch, chunk"),
         (["--sweep", "policy=magic"], "'magic' is not one of continuous, chunked, static, reserve-max"),
+        (["--sweep", "replicas=0"], "--sweep (replicas) must be between 1 and 4096, got 0"),
+        (["--sweep", "prefill-replicas=2"], "give --prefill-replicas as well"),
         (["--replay", "nowhere"], "recording nowhere: No such file"),
     ],
 )

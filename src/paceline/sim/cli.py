@@ -38,7 +38,8 @@ def run(
         runs = simulate_recording(replay)
         finish(options, result_of(runs, options.targets, command_line(), about_recording(replay)))
         return
-    scenario, about = options.scenario(), options.about()
+    scenario = options.scenario()
+    about = options.about(scenario)
     if replay is not None:
         recorded = read_requests(replay)
         scenario = replace(scenario, trace=recorded.items(), requests=recorded, num_requests=None)

@@ -15,7 +15,7 @@ from paceline.sim.costs_option import Costs, parse_costs
 from paceline.sim.handoff import Link
 from paceline.sim.policies import MAX_TOKENS, Order, Policy, PolicyKind
 from paceline.sim.router import RouterKind
-from paceline.sim.scenario import Scenario
+from paceline.sim.scenario import MAX_REPLICAS, Scenario
 from paceline.workload.item import WorkItem
 from paceline.workload.scaling import Scaling
 from paceline.workload.specs import parse_arrivals, parse_length_pair, parse_prefix, parse_sessions
@@ -23,7 +23,6 @@ from paceline.workload.workload import Workload
 
 DEFAULT_REQUESTS = 1000
 DEFAULT_POOL_TOKENS = DEFAULT_CONTEXT = 2**20
-MAX_REPLICAS = 4096
 EXACT = "exact"
 LINEAR = "linear"
 
@@ -108,9 +107,8 @@ class Options:
             label=self.policy,
         )
 
-    def about(self) -> dict[str, dict[str, str]]:
-        """What a report says of the fleet and the workload."""
-        scenario = self.scenario()
+    def about(self, scenario: Scenario) -> dict[str, dict[str, str]]:
+        """What a report says of the fleet and the workload; `scenario`: what the flags stand for."""
         policy = scenario.policy
         return {
             "server": {

@@ -20,6 +20,7 @@ from paceline.workload.item import WorkItem
 from paceline.workload.workload import Workload
 
 NO_END = 10**9
+MAX_REPLICAS = 4096
 NOTHING_COUNTED = "no request ended after --warmup: simulate longer, or with a shorter warm-up"
 
 
