@@ -183,11 +183,12 @@ def simulate(context: typer.Context) -> None:
 @app.command()
 def replay(
     file: Annotated[Path, typer.Argument(help="What a server wrote with --record.")],
+    fit: Annotated[Path | None, typer.Option(help="File for a step time fitted to the recorded steps.")] = None,
 ) -> None:
     """Feed recorded inputs to a fresh scheduler, and compare its plans with those of the recording."""
     from paceline.sim.replay_command import replay_recording
 
-    raise typer.Exit(replay_recording(file))
+    raise typer.Exit(replay_recording(file, fit))
 
 
 def offline(context: typer.Context) -> None:

@@ -61,7 +61,7 @@ ROOMS = {
     # The planner's terminal and page: it reads what a model's files say of its sizes, and draws as bench's reports do.
     "planning": Room(
         ("errors", "costs", "workload", "models", "config", "engine", "bench", "sim"),
-        ("msgspec", "numpy", "rich", "typer"),
+        ("numpy", "rich", "typer"),
     ),
     "cli": Room(("errors", "config", "server", "vllm_flags", "bench", "sim", "offline", "planning"), ("typer", "rich")),
 }

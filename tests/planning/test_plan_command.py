@@ -4,13 +4,16 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from paceline.costs.fitted import FittedStepTime
 from paceline.costs.formats import weight_format
+from paceline.costs.step import decode_work
 from paceline.errors import ConfigError, PacelineError
 from paceline.models.gguf import GgufFile
 from paceline.ops.protocol import HostTensor
@@ -99,6 +102,20 @@ def test_figures_can_be_given_instead_of_the_catalogues() -> None:
     assert hardware["source"].endswith("; --flops; --bandwidth; --memory")
     with pytest.raises(ConfigError, match=r"--flops must be a rate such as 989T or 3\.35TB/s, got 'fast'"):
         parse_rate("--flops", "fast")
+
+
+def test_a_fitted_step_time_takes_the_datasheets_place(tmp_path: Path) -> None:
+    costs = tmp_path / "costs.json"
+    law = FittedStepTime(4e-4, 6.4e-4, 8.0, 4e-7, 1.5e-8, 8e-5)
+    costs.write_text(json.dumps(asdict(law)), encoding="utf-8")
+    line = f"smollm2-135m --hardware L4 --input 200 --output 100 --itl 50ms --fitted {costs}"
+    found = planned(line)
+    batch = found["plan"]["capacity"]["batch"]  # type: ignore[index]
+    step_s = found["plan"]["capacity"]["decode_step_s"]  # type: ignore[index]
+    assert found["costs"] == "fitted"
+    assert step_s == pytest.approx(law.step_s(decode_work(batch, 250)))
+    shown = " ".join(CliRunner().invoke(fleet_app, line.split(), catch_exceptions=False).stdout.split())
+    assert "step times fitted to recorded steps" in shown
 
 
 def test_lengths_of_a_workload_become_means_and_a_spread() -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from array import array
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -19,15 +20,28 @@ from paceline.core.kv import KvManager
 from paceline.core.policy import LearnedReserve
 from paceline.core.request import FinishReason, Request, RequestId, SamplingParams, StopRule, token_array
 from paceline.core.scheduler import Scheduler, SchedulerLimits
+from paceline.costs.fitted import FittedStepTime
+from paceline.costs.step import LinearLaw
 from paceline.engine.contract import EngineLimits
 from paceline.engine.engine import Engine
 from paceline.engine.grammars import GrammarQueue
 from paceline.engine.journal import Journal
 from paceline.engine.loading import load_engine
+from paceline.engine.messages import Finish
 from paceline.exec.grammar import GrammarCompiler
 from paceline.exec.scripted import ScriptedExecutor
+from paceline.sim.costs_option import parse_costs
+from paceline.sim.policies import Policy
+from paceline.sim.recorded import read_requests
 from paceline.sim.recording import RecordingError, read_recording
 from paceline.sim.replay import PlanDiffersError, replay_all
+from paceline.sim.replay_command import write_fit
+from paceline.sim.scenario import Scenario, simulate
+from paceline.workload.arrivals import Poisson
+from paceline.workload.distributions import Fixed
+from paceline.workload.lengths import Lengths
+from paceline.workload.workload import Workload
+from running_server import serve_model
 
 BLOCK_SIZE = 4
 VOCABULARY = 50
@@ -141,6 +155,39 @@ def test_every_start_of_an_engine_is_a_part_of_its_own(tmp_path: Path) -> None:
     assert [part.num_requests for part in replay_all(read_recording(path))] == [12, 12]
 
 
+def test_recorded_requests_meet_another_policy_with_their_own_tokens_and_lengths(tmp_path: Path) -> None:
+    path = tmp_path / "recording.jsonl"
+    drive(recorded_engine(path), Random(4), 30)
+    [part] = replay_all(read_recording(path), keeps_records=True)
+    recorded = read_requests(path)
+    scenario = Scenario(
+        Workload(Lengths(Fixed(1), Fixed(1)), Poisson(1.0)),
+        Policy(batch=6, chunk=24, pool_tokens=160, block_size=BLOCK_SIZE),
+        LinearLaw(),
+        trace=recorded.items(),
+        requests=recorded,
+    )
+    found = simulate(scenario)
+    lengths = sorted(record.output_tokens for record in part.records if record.output_tokens)
+    assert sorted(record.output_tokens for record in found.records) == lengths
+    assert sum(record.cached_tokens or 0 for record in found.records) > 0, "prompts share what they shared"
+
+
+def test_a_step_time_is_fitted_to_the_recorded_steps(tmp_path: Path) -> None:
+    """Steps that took exactly as long as a law says: the fit finds the law."""
+    path = tmp_path / "recording.jsonl"
+    drive(recorded_engine(path), Random(6), 60)
+    law = FittedStepTime(4e-3, 2e-4, 8.0, 1e-6, 0.0, 3e-4)
+    [part] = replay_all(read_recording(path))
+    part.samples = [(work, law.step_s(work)) for work, _ in part.samples]
+    assert part.num_steps == len(part.samples)
+    said = write_fit(tmp_path / "fit.json", [part])
+    fitted = parse_costs(f"fitted:{tmp_path / 'fit.json'}").step_time
+    assert f"{part.num_steps} steps" in said
+    for work, seconds in part.samples:
+        assert fitted.step_s(work) == pytest.approx(seconds, rel=0.02)
+
+
 def test_a_torn_last_line_ends_the_recording_and_any_other_damage_is_named(tmp_path: Path) -> None:
     path = tmp_path / "recording.jsonl"
     drive(recorded_engine(path), Random(3), 12)
@@ -196,3 +243,33 @@ def test_the_live_engine_s_plans_replay_and_its_latencies_come_out(tmp_path: Pat
         for name in ("p50", "p99", "max"):
             # 1 %, and what another process may take away between a step's end and our looking at the clock.
             assert getattr(simulated, name) == pytest.approx(getattr(live, name), rel=0.01, abs=2e-3)
+
+
+def test_a_server_s_recording_replays_after_stop_strings_and_clients_that_leave(tmp_path: Path) -> None:
+    path = tmp_path / "recording.jsonl"
+    flags = ("--record", str(path), "--kv-memory", "64MiB", "--max-num-batched-tokens", "48", "--max-num-seqs", "6")
+    server = serve_model("smollm2-135m", *flags)
+    try:
+        client = server.openai()
+
+        def ask(number: int) -> None:
+            stop = ["e"] if number % 3 == 0 else None
+            prompt = f"Number {number}. " + "The sea is wide and the night is long. " * (number % 4)
+            stream = client.completions.create(
+                model="smollm2-135m", prompt=prompt, max_tokens=12, stop=stop, stream=True
+            )
+            for count, _ in enumerate(stream):
+                if number % 4 == 1 and count == 2:
+                    stream.close()
+                    return
+
+        with ThreadPoolExecutor(6) as threads:
+            list(threads.map(ask, range(16)))
+        client.completions.create(model="smollm2-135m", prompt="The end", max_tokens=2)
+    finally:
+        server.stop()
+    lines = list(read_recording(path))
+    assert any(isinstance(line, Finish) for line in lines)
+    [part] = replay_all(lines, keeps_records=True)
+    assert part.num_requests == 17
+    assert part.num_steps > 20

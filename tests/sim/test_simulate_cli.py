@@ -12,6 +12,7 @@ from paceline.costs.fitted import FittedStepTime
 from paceline.costs.step import LinearLaw
 from paceline.errors import ConfigError
 from paceline.sim.costs_option import parse_costs
+from paceline.sim.handoff import Link
 from paceline.sim.policies import Policy
 from paceline.sim.scenario import Scenario
 from paceline.sim.sweeps import KNOBS, parse_sweep
@@ -21,7 +22,8 @@ from paceline.workload.lengths import Lengths
 from paceline.workload.workload import Workload
 
 SOURCE = Path(__file__).parents[2] / "src"
-SCENARIO = Scenario(Workload(Lengths(Fixed(8), Fixed(4)), Poisson(1.0)), Policy(), LinearLaw())
+WORKLOAD = Workload(Lengths(Fixed(8), Fixed(4)), Poisson(1.0))
+SCENARIO = Scenario(WORKLOAD, Policy(), LinearLaw(), num_prefill=1, link=Link(1e9, 1e5))
 
 
 def simulate(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -54,6 +56,8 @@ def test_the_same_seed_gives_the_same_file_and_report(tmp_path: Path) -> None:
         (["--prefill-replicas", "2"], "--prefill-replicas needs the bytes of a token's KV"),
         (["--sweep", "colour=red"], "expected KNOB=V1,V2,… with a knob of batch, chunk"),
         (["--sweep", "policy=magic"], "'magic' is not one of continuous, chunked, static, reserve-max"),
+        (["--sweep", "replicas=0"], "--sweep (replicas) must be between 1 and 4096, got 0"),
+        (["--sweep", "prefill-replicas=2"], "give --prefill-replicas as well"),
         (["--replay", "nowhere"], "recording nowhere: No such file"),
     ],
 )
@@ -85,3 +89,18 @@ def test_every_knob_can_be_swept(knob: str) -> None:
     name, texts, scenarios = parse_sweep(f"{knob}={values.get(knob, '70')}", SCENARIO)
     assert (name, len(texts), len(scenarios)) == (knob, 1, 1)
     assert scenarios[0] != SCENARIO
+
+
+def test_a_trace_is_sent_at_its_own_times(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text(
+        '{"index": 0, "arrival_s": 0.0, "prompt": [[2, 64], [0, 10]], "output_tokens": 4}\n'
+        '{"index": 1, "arrival_s": 3.0, "prompt": [[2, 64], [5, 10]], "output_tokens": 6}\n'
+    )
+    done = simulate(tmp_path, "--trace", trace.name, "--speed", "2")
+    assert done.returncode == 0, done.stderr
+    records = read_result(tmp_path / "simulate.jsonl").records
+    assert [(record.intended_s, record.output_tokens, record.cached_tokens) for record in records] == [
+        (0.0, 4, 0),
+        (1.5, 6, 64),
+    ]

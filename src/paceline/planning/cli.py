@@ -1,4 +1,4 @@
-"""`paceline plan MODEL …`, `paceline plan speculation …`, `paceline plan fit FILE`: answers in about a second."""
+"""`paceline plan MODEL …` and `paceline plan speculation …`: both answer in about a second."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,6 @@ from rich.console import Console
 
 from paceline.bench.options import with_fields
 from paceline.planning.answer import answer, as_json
-from paceline.planning.fit import fit
 from paceline.planning.options import PlanOptions
 from paceline.planning.page import page_of, write_page
 from paceline.planning.speculation import (
@@ -30,8 +29,6 @@ from paceline.planning.table import grid, print_answer, print_list
 OUT_OF_REACH_EXIT_CODE = 1
 
 fleet_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-fit_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-fit_app.command()(fit)
 speculation_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
@@ -39,8 +36,6 @@ def run_plan(arguments: Sequence[str]) -> None:
     """Run the command that the first argument names; without such a name it is a model."""
     if arguments[:1] == ["speculation"]:
         speculation_app(list(arguments[1:]), prog_name="paceline plan speculation")
-    elif arguments[:1] == ["fit"]:
-        fit_app(list(arguments[1:]), prog_name="paceline plan fit")
     else:
         fleet_app(list(arguments), prog_name="paceline plan")
 
@@ -51,7 +46,7 @@ def fleet(
     options: PlanOptions,
     model: Annotated[str, typer.Argument(help="A known name, a config.json, a GGUF file, or a name on the hub.")],
 ) -> None:
-    """From a model, a load and targets to replicas and a price. Also: plan speculation, plan fit."""
+    """From a model, a load and targets to replicas and a price. `paceline plan speculation`: when drafting pays."""
     found = answer(options.question(model), options.pools, options.turns)
     if options.json:
         print_json(as_json(found))

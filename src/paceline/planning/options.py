@@ -18,9 +18,9 @@ from paceline.costs.load import Load, Margins, Targets
 from paceline.costs.memory import memory_fit
 from paceline.costs.question import Question
 from paceline.errors import ConfigError
-from paceline.planning.fit import read_fitted
 from paceline.planning.machine import THIS_MACHINE, measure_this_machine
 from paceline.planning.model import size_of
+from paceline.sim.costs_option import parse_costs
 from paceline.workload.distributions import whole_at
 from paceline.workload.specs import parse_length_pair
 
@@ -62,9 +62,7 @@ class PlanOptions:
     flops: Annotated[str | None, typer.Option(help="Arithmetic of a card instead, such as 989T.")] = None
     bandwidth: Annotated[str | None, typer.Option(help="Its memory bandwidth instead, such as 3.35TB/s.")] = None
     memory: Annotated[str | None, typer.Option(help="Its memory instead, such as 80GiB.")] = None
-    fitted: Annotated[Path | None, typer.Option(help="Step time of paceline plan fit, in place of the datasheet.")] = (
-        None
-    )
+    fitted: Annotated[Path | None, typer.Option(help="What replay --fit wrote, in place of the datasheet.")] = None
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
     html: Annotated[Path | None, typer.Option(help="File for a page with plots.")] = None
 
@@ -85,7 +83,7 @@ class PlanOptions:
             ttft_s=None if self.ttft is None else parse_seconds("--ttft", self.ttft),
             tpot_s=None if self.itl is None else parse_seconds("--itl", self.itl),
         )
-        law = None if self.fitted is None else read_fitted(self.fitted)
+        law = None if self.fitted is None else parse_costs(f"fitted:{self.fitted}").step_time
         replica = Replica(replace(estimator, num_cards=num_cards), load, margins, law)
         return Question(replica, targets, self.price)
 

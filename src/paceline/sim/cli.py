@@ -1,6 +1,7 @@
 """`paceline simulate`: scenarios in, and the same table, file and report out as `paceline bench` gives."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,7 @@ from paceline.bench.report_figure import Figure
 from paceline.bench.result import Result
 from paceline.bench.table import print_result
 from paceline.sim.options import Options
-from paceline.sim.recorded import about_recording, simulate_recording
+from paceline.sim.recorded import about_recording, read_requests, simulate_recording
 from paceline.sim.scenario import Scenario, Simulated, result_of, simulate
 from paceline.sim.sweeps import goodput_figure, parse_sweep
 
@@ -28,20 +29,27 @@ app = typer.Typer(name="paceline simulate", add_completion=False, pretty_excepti
 def run(
     options: Options,
     sweep: Annotated[str | None, typer.Option(help="One knob, several values: batch=8,16,32.")] = None,
-    replay: Annotated[Path | None, typer.Option(help="A recording: its requests, steps and durations.")] = None,
+    replay: Annotated[
+        Path | None, typer.Option(help="A recorded run as it was; with --costs, its requests under these flags.")
+    ] = None,
 ) -> None:
     """Run the engine's scheduler on a virtual clock: what would another policy, load or fleet do?"""
-    if replay is not None:
+    if replay is not None and options.costs is None:
         runs = simulate_recording(replay)
         finish(options, result_of(runs, options.targets, command_line(), about_recording(replay)))
         return
     scenario = options.scenario()
+    about = options.about(scenario)
+    if replay is not None:
+        recorded = read_requests(replay)
+        scenario = replace(scenario, trace=recorded.items(), requests=recorded, num_requests=None)
+        about |= {"workload": about_recording(replay)["workload"]}
     if sweep is None:
-        finish(options, result_of([simulate(scenario)], options.targets, command_line(), options.about()))
+        finish(options, result_of([simulate(scenario)], options.targets, command_line(), about))
         return
     knob, values, scenarios = parse_sweep(sweep, scenario)
     runs = [simulate(each) for each in scenarios]
-    result = result_of(runs, options.targets, command_line(), options.about())
+    result = result_of(runs, options.targets, command_line(), about)
     finish(options, result, [goodput_figure(result, scenarios, knob, values)])
     for run_of, each in zip(runs, scenarios, strict=True):
         typer.echo(told(run_of, each))

@@ -18,7 +18,7 @@ from paceline.core.request import Request, RequestId, SequenceId
 from paceline.errors import ContextLengthError
 from paceline.sim.handoff import Handoff
 from paceline.sim.replica import Replica
-from paceline.sim.requests import RequestMaker
+from paceline.sim.requests import Requests
 from paceline.sim.router import Router
 from paceline.workload.item import Session, WorkItem, sessions
 
@@ -81,7 +81,7 @@ class Fleet:
     """Runs traffic to its last answer. Holds only what is under way: records are handed out as requests end."""
 
     def __init__(
-        self, replicas: Sequence[Replica], router: Router, requests: RequestMaker, handoff: Handoff | None = None
+        self, replicas: Sequence[Replica], router: Router, requests: Requests, handoff: Handoff | None = None
     ) -> None:
         """`handoff`: the replicas only prefill, and others decode."""
         self._replicas = replicas

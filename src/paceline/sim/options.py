@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from paceline.bench.options import parse_seconds
+from paceline.bench.replay import read_trace
 from paceline.bench.result import Targets
 from paceline.config import check_option, parse_bytes, parse_count
 from paceline.errors import ConfigError
@@ -14,14 +15,16 @@ from paceline.sim.costs_option import Costs, parse_costs
 from paceline.sim.handoff import Link
 from paceline.sim.policies import MAX_TOKENS, Order, Policy, PolicyKind
 from paceline.sim.router import RouterKind
-from paceline.sim.scenario import Scenario
+from paceline.sim.scenario import MAX_REPLICAS, Scenario
+from paceline.workload.item import WorkItem
+from paceline.workload.scaling import Scaling
 from paceline.workload.specs import parse_arrivals, parse_length_pair, parse_prefix, parse_sessions
 from paceline.workload.workload import Workload
 
 DEFAULT_REQUESTS = 1000
 DEFAULT_POOL_TOKENS = DEFAULT_CONTEXT = 2**20
-MAX_REPLICAS = 4096
 EXACT = "exact"
+LINEAR = "linear"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,10 @@ class Options:
     arrivals: Annotated[str, typer.Option(help="poisson:rate=4, closed:concurrency=8, …")] = "poisson:rate=4"
     prefix: Annotated[str, typer.Option(help="What prompts share: none, system:tokens=512, …")] = "none"
     sessions: Annotated[str, typer.Option(help="none, or fixed:turns=4,think=2, …")] = "none"
-    requests: Annotated[int | None, typer.Option(min=1, help="How many are sent. Default: 1000.")] = None
+    trace: Annotated[Path | None, typer.Option(help="Instead: of Azure, BurstGPT, Mooncake, or our own JSONL.")] = None
+    speed: Annotated[float, typer.Option(help="Of a trace: times as fast as recorded.")] = 1.0
+    shrink: Annotated[float, typer.Option(help="Of a trace: lengths are divided by this.")] = 1.0
+    requests: Annotated[int | None, typer.Option(min=1, help="How many are sent. Default: 1000, a whole trace.")] = None
     seconds: Annotated[str | None, typer.Option(help="Or: for how long they are sent.")] = None
     warmup: Annotated[str, typer.Option(help="Not counted at the start.")] = "0s"
     policy: Annotated[PolicyKind, typer.Option(help="How a replica schedules.")] = PolicyKind.CHUNKED
@@ -68,13 +74,13 @@ class Options:
 
     def scenario(self) -> Scenario:
         """What the flags stand for. Raises ConfigError."""
-        costs = parse_costs(self.costs)
+        costs = parse_costs(self.costs or LINEAR)
         num_replicas = parse_count("--replicas", self.replicas)
         check_option("--replicas", num_replicas, 1, MAX_REPLICAS)
         max_tokens = None if self.max_tokens == EXACT else parse_count("--max-tokens", self.max_tokens)
         check_option("--max-tokens", max_tokens, 1, MAX_TOKENS)
         num_requests = self.requests
-        if num_requests is None and self.seconds is None:
+        if num_requests is None and self.seconds is None and self.trace is None:
             num_requests = DEFAULT_REQUESTS
         return Scenario(
             workload=self._workload(),
@@ -88,6 +94,7 @@ class Options:
                 max_context=costs.max_context or DEFAULT_CONTEXT,
             ),
             step_time=costs.step_time,
+            trace=self._trace(),
             num_requests=num_requests,
             duration_s=None if self.seconds is None else parse_seconds("--seconds", self.seconds),
             warmup_s=parse_seconds("--warmup", self.warmup, least=0),
@@ -100,26 +107,32 @@ class Options:
             label=self.policy,
         )
 
-    def about(self) -> dict[str, dict[str, str]]:
-        """What a report says of the fleet and the workload."""
-        scenario = self.scenario()
+    def about(self, scenario: Scenario) -> dict[str, dict[str, str]]:
+        """What a report says of the fleet and the workload; `scenario`: what the flags stand for."""
         policy = scenario.policy
         return {
             "server": {
                 "policy": f"{policy.kind}, batch {policy.batch}, chunk {policy.chunk}, {policy.order} first",
                 "pool": f"{policy.pool_tokens} tokens in blocks of {policy.block_size}",
-                "costs": self.costs,
+                "costs": self.costs or LINEAR,
                 "fleet": f"{scenario.num_replicas}, {scenario.router}",
                 "prefill": f"{scenario.num_prefill} more" if scenario.link else "where decoded",
             },
             "workload": {
                 "seed": str(self.seed),
-                "lengths": self.workload,
-                "arrivals": self.arrivals,
-                "prefix": self.prefix,
-                "sessions": self.sessions,
+                **self._about_items(),
                 "max tokens": self.max_tokens,
             },
+        }
+
+    def _about_items(self) -> dict[str, str]:
+        if self.trace is not None:
+            return {"trace": self.trace.name, "speed": f"{self.speed:g}", "shrink": f"{self.shrink:g}"}
+        return {
+            "lengths": self.workload,
+            "arrivals": self.arrivals,
+            "prefix": self.prefix,
+            "sessions": self.sessions,
         }
 
     def _link(self, costs: Costs) -> Link | None:
@@ -138,6 +151,13 @@ class Options:
                 "--transfer where the hardware's link is not known"
             )
         return Link(bytes_per_s, costs.kv_bytes_per_token)
+
+    def _trace(self) -> tuple[WorkItem, ...]:
+        """The items of a trace; none without one."""
+        if self.trace is None:
+            return ()
+        scaling = Scaling(input_divisor=self.shrink, output_divisor=self.shrink, speed=self.speed)
+        return tuple(scaling.items(read_trace(self.trace, self.requests)))
 
     def _workload(self) -> Workload:
         return Workload(

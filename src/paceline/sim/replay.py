@@ -1,10 +1,11 @@
 """Recorded inputs through a fresh scheduler: the same plans, and, with the recorded durations, the same latencies.
 
 The step loop is the engine's. Its executor answers with the recorded tokens, checks each plan against the recorded
-digest, and moves the virtual clock by the recorded duration.
+digest, and moves the virtual clock by the recorded duration. What was in each step comes out beside how long it took:
+that is what a step time is fitted to.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from paceline.bench.record import Outcome, RequestRecord, TokenCount
@@ -16,29 +17,36 @@ from paceline.core.plan import RowResult, StepPlan, StepResult, TokenLogprobs
 from paceline.core.policy import LearnedReserve
 from paceline.core.request import FinishReason, Request, RequestId
 from paceline.core.scheduler import Scheduler
+from paceline.costs.step import StepWork
 from paceline.engine.journal import Header, Line, Step
 from paceline.engine.messages import Cancel, Finish, Submit
 from paceline.errors import PacelineError
-from paceline.sim.executor import VirtualClock
+from paceline.sim.executor import CostedExecutor, VirtualClock
 
 SCORE = TokenLogprobs(0, None)
+# Steps whose content is kept: more would not make a fit better.
+MAX_SAMPLES = 20_000
 
 
 class PlanDiffersError(PacelineError):
     """A fresh scheduler decided something else than the recorded one."""
 
 
-# Told each plan and how long it took.
-OnStep = Callable[[StepPlan, float], None]
-
-
 class RecordedExecutor:
-    """Answers the next plan with `step`, the recorded one."""
+    """Answers the next plan with `step`, the recorded one, and costs it as recorded."""
 
-    def __init__(self, clock: VirtualClock, on_step: OnStep | None = None) -> None:
+    def __init__(self, num_rows: int, clock: VirtualClock) -> None:
         self.step: Step | None = None
-        self._clock = clock
-        self._on_step = on_step
+        self.samples: list[tuple[StepWork, float]] = []
+        # It counts what is in a plan and moves the clock; its answers are not the recorded ones.
+        self._costed = CostedExecutor(num_rows, self, clock, lambda sequence_id: 0)
+
+    def step_s(self, work: StepWork) -> float:
+        """The recorded duration, whatever was in the step."""
+        assert self.step is not None, "a recorded step must be set before a plan is answered"
+        if len(self.samples) < MAX_SAMPLES:
+            self.samples.append((work, self.step.duration_s))
+        return self.step.duration_s
 
     def execute(self, plan: StepPlan) -> StepResult:
         """The recorded answer. Raises PlanDiffersError."""
@@ -49,10 +57,7 @@ class RecordedExecutor:
                 f"step {plan.step_index}: the recorded plan has {len(step.sampled)} rows and digest {step.digest}, "
                 f"this scheduler's has {len(plan.rows)} rows, {plan.num_tokens} tokens and digest {plan_digest(plan)}"
             )
-        self._clock.now_s += step.duration_s
-        self._clock.busy_s += step.duration_s
-        if self._on_step is not None:
-            self._on_step(plan, step.duration_s)
+        self._costed.execute(plan)
         ends, scores = dict(step.ends), dict(step.scores)
         return StepResult(
             tuple(
@@ -80,14 +85,19 @@ class Stream:
 class Replay:
     """One part of a recording, line by line. `streams` are those under way; ended ones are handed out."""
 
-    def __init__(self, header: Header, on_step: OnStep | None = None) -> None:
+    def __init__(self, header: Header) -> None:
         self.clock = VirtualClock()
         self.num_steps = 0
         kv = KvManager(header.num_blocks, header.block_size)
         self.scheduler = Scheduler(header.limits, kv, LearnedReserve(header.block_size))
-        self._executor = RecordedExecutor(self.clock, on_step)
+        self._executor = RecordedExecutor(header.max_num_seqs, self.clock)
         self._loop = StepLoop(self.scheduler, self._executor)
         self._streams: dict[tuple[RequestId, int], Stream] = {}
+
+    @property
+    def samples(self) -> list[tuple[StepWork, float]]:
+        """What was in the first steps, and how long each took."""
+        return self._executor.samples
 
     def apply(self, line: Line) -> Iterator[RequestRecord]:
         """Give the scheduler a recorded input; requests that ended by it. Raises PlanDiffersError."""
@@ -157,6 +167,7 @@ class ReplayedPart:
     num_preemptions: int = 0
     busy_s: float = 0.0
     records: list[RequestRecord] = field(default_factory=list)
+    samples: list[tuple[StepWork, float]] = field(default_factory=list)
 
 
 def replay_all(lines: Iterable[Line], keeps_records: bool = False) -> list[ReplayedPart]:
@@ -175,5 +186,5 @@ def replay_all(lines: Iterable[Line], keeps_records: bool = False) -> list[Repla
             if keeps_records:
                 part.records.append(record)
         part.num_steps, part.busy_s = replay.num_steps, replay.clock.busy_s
-        part.num_preemptions = replay.scheduler.num_preemptions
+        part.num_preemptions, part.samples = replay.scheduler.num_preemptions, replay.samples
     return parts

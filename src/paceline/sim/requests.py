@@ -7,6 +7,7 @@ are FILLER tokens, and a later turn that replays one replays those.
 from array import array
 from dataclasses import dataclass
 from hashlib import shake_128
+from typing import Protocol
 
 from paceline.core.request import Request, RequestId, SamplingParams, StopRule
 from paceline.sim.executor import FILLER_TOKEN, STOP_TOKEN
@@ -15,6 +16,14 @@ from paceline.workload.segments import answered_index
 
 GREEDY = SamplingParams(temperature=0.0)
 TOKEN_BYTES = array("i").itemsize
+
+
+class Requests(Protocol):
+    """Makes the request that an item stands for."""
+
+    def request(self, request_id: RequestId, item: WorkItem, arrival_s: float) -> Request:
+        """The request that asks for `item`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

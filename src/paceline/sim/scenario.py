@@ -1,6 +1,5 @@
 """One thing to simulate, and what came of it as a point of a result: the types and measures are those of `bench`."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -14,24 +13,30 @@ from paceline.sim.fleet import Fleet, Traffic
 from paceline.sim.handoff import Handoff, Link
 from paceline.sim.policies import Policy
 from paceline.sim.replica import Replica
-from paceline.sim.requests import RequestMaker
+from paceline.sim.requests import RequestMaker, Requests
 from paceline.sim.router import ROUTERS, RouterKind
 from paceline.workload.arrivals import ClosedLoop, at_rate
+from paceline.workload.item import WorkItem
 from paceline.workload.workload import Workload
 
 NO_END = 10**9
+MAX_REPLICAS = 4096
+NOTHING_COUNTED = "no request ended after --warmup: simulate longer, or with a shorter warm-up"
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """A workload on a fleet. It ends after `num_requests`, or when `duration_s` is over and all is answered; the
-    first `warmup_s` are not counted. `max_tokens`: see RequestMaker. With a `link`, `num_prefill` more replicas compute
-    the prompts and the others decode.
+    first `warmup_s` are not counted. `max_tokens`: see RequestMaker. A `trace` is sent instead of what the workload
+    draws, as `requests` makes them where it isn't None. With a `link`, `num_prefill` more replicas compute the prompts
+    and the others decode.
     """
 
     workload: Workload
     policy: Policy
     step_time: StepTime
+    trace: tuple[WorkItem, ...] = ()
+    requests: Requests | None = None
     num_requests: int | None = None
     duration_s: float | None = None
     warmup_s: float = 0.0
@@ -67,8 +72,25 @@ def make_fleet(scenario: Scenario, pools: dict[str, list[Replica]]) -> Fleet:
     """The pools behind the router."""
     front, *behind = pools.values()
     handoff = None if scenario.link is None else Handoff(behind[0], scenario.link, len(front))
-    maker = RequestMaker(scenario.workload.seed, scenario.max_tokens)
-    return Fleet(front, ROUTERS[scenario.router](), maker, handoff)
+    requests = scenario.requests or RequestMaker(scenario.workload.seed, scenario.max_tokens)
+    return Fleet(front, ROUTERS[scenario.router](), requests, handoff)
+
+
+def traffic_of(scenario: Scenario) -> Traffic:
+    """What is sent. A trace without times is one request after another."""
+    arrivals, trace = scenario.workload.arrivals, scenario.trace
+    num_requests = NO_END if scenario.num_requests is None else scenario.num_requests
+    if trace:
+        concurrency = 1 if trace[0].arrival_s is None else None
+        return Traffic(trace[:num_requests], concurrency, scenario.duration_s, scenario.label)
+    concurrency = arrivals.concurrency if isinstance(arrivals, ClosedLoop) else None
+    return Traffic(scenario.workload.items(num_requests), concurrency, scenario.duration_s, scenario.label)
+
+
+def rate_of(scenario: Scenario) -> float | None:
+    """The rate of an open loop, where it has one."""
+    arrivals = scenario.workload.arrivals
+    return None if scenario.trace or isinstance(arrivals, ClosedLoop) else arrivals.rate_per_s
 
 
 def busy_share(replicas: Sequence[Replica], elapsed_s: float) -> float:
@@ -78,12 +100,9 @@ def busy_share(replicas: Sequence[Replica], elapsed_s: float) -> float:
 
 def simulate(scenario: Scenario) -> Simulated:
     """Run it to its last answer."""
-    arrivals = scenario.workload.arrivals
-    concurrency = arrivals.concurrency if isinstance(arrivals, ClosedLoop) else None
     pools = make_pools(scenario)
     fleet = make_fleet(scenario, pools)
-    num_requests = NO_END if scenario.num_requests is None else scenario.num_requests
-    traffic = Traffic(scenario.workload.items(num_requests), concurrency, scenario.duration_s, scenario.label)
+    traffic = traffic_of(scenario)
     records = tuple(fleet.run(traffic))
     window = closed(Window(scenario.warmup_s), records)
     elapsed_s = max((record.ended_s for record in records), default=0.0)
@@ -93,14 +112,14 @@ def simulate(scenario: Scenario) -> Simulated:
         replica.scheduler.num_preemptions for replica in replicas if isinstance(replica.scheduler, Scheduler)
     )
     shares = ", ".join(f"{name} at work {share:.0%} of the time" for name, share in busy.items())
-    rate = None if isinstance(arrivals, ClosedLoop) or not math.isfinite(arrivals.rate_per_s) else arrivals.rate_per_s
     point = Point(
         label=scenario.label,
         window_start_s=window.start_s,
         window_end_s=max(window.start_s, window.end_s),
-        concurrency=concurrency,
-        rate_per_s=rate,
+        concurrency=traffic.concurrency,
+        rate_per_s=rate_of(scenario),
         server=scenario.policy.kind,
+        warnings=() if any(window.holds(record.ended_s) for record in records) else (NOTHING_COUNTED,),
         limited_by=f"{shares}, {num_preemptions} preemptions",
     )
     return Simulated(point, records, sum(replica.num_steps for replica in replicas), num_preemptions)

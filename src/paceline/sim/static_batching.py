@@ -1,8 +1,8 @@
 """Static batching, for comparison: a batch is taken, prefilled together and run until its longest answer is done.
 
-Behind the scheduler's interface, so that the same loop and executor run it. It stands for servers without a KV manager:
-each slot owns the longest context's memory, so the pool and its size play no part. A row whose answer has ended
-goes on decoding for nothing until the batch is over: that padding is in its plans, and costs what decoding costs.
+Behind the scheduler's interface, so that the same loop runs it on any executor, the real model's too. It stands for
+servers without a KV manager: each row owns the memory of the longest context. A row whose answer has ended goes on
+decoding its last token until the batch is over: that padding is in its plans, and costs what decoding costs.
 """
 
 from collections import deque
@@ -10,24 +10,26 @@ from dataclasses import dataclass
 
 from paceline.core.output import SequenceOutput
 from paceline.core.plan import NewRow, RowStep, StepPlan, StepResult
-from paceline.core.request import Request, SequenceId, token_array
+from paceline.core.request import BlockId, Request, SequenceId, token_array
 from paceline.core.sequence import Sequence
 
 
 @dataclass(slots=True)
 class Slot:
-    """A row of the batch: its sequence, when it was admitted, and where its padding has got to."""
+    """A row of the batch: its sequence, and when it was admitted."""
 
     sequence: Sequence
     admitted_s: float
-    position: int
 
 
 class StaticScheduler:
-    """Batches of at most `max_num_seqs` requests, in order of arrival. One choice a request."""
+    """Batches of at most `max_num_seqs` requests, in order of arrival, one choice each. `blocks_per_row`: KV blocks
+    that each row owns, where the executor has a KV store.
+    """
 
-    def __init__(self, max_num_seqs: int) -> None:
+    def __init__(self, max_num_seqs: int, blocks_per_row: int = 0) -> None:
         self._max_num_seqs = max_num_seqs
+        self._blocks_per_row = blocks_per_row
         self._waiting: deque[Request] = deque()
         self._batch: list[Slot] = []
         self._num_freed = 0
@@ -79,10 +81,13 @@ class StaticScheduler:
         request = self._waiting.popleft()
         self._num_sequences += 1
         sequence = Sequence(SequenceId(self._num_sequences), request, 0, request.sampling, token_array(request.prompt))
-        self._batch.append(Slot(sequence, now_s, sequence.num_prompt))
-        return NewRow(row, sequence.sequence_id, token_array(request.prompt), sequence.num_prompt, request.sampling, ())
+        self._batch.append(Slot(sequence, now_s))
+        first = row * self._blocks_per_row
+        blocks = tuple(BlockId(block) for block in range(first, first + self._blocks_per_row))
+        return NewRow(
+            row, sequence.sequence_id, token_array(request.prompt), sequence.num_prompt, request.sampling, blocks
+        )
 
     def _decode(self, row: int, slot: Slot) -> RowStep:
-        start = slot.position
-        slot.position += 1
-        return RowStep(row, start, 1, (), samples=slot.sequence.finish_reason is None)
+        sequence = slot.sequence
+        return RowStep(row, len(sequence.tokens) - 1, 1, (), samples=sequence.finish_reason is None)

@@ -7,17 +7,23 @@ from paceline.bench.measures import summarize
 from paceline.bench.options import parse_seconds
 from paceline.bench.report_figure import COLORS, Figure, Json, axis, layout, views_of
 from paceline.bench.result import Result
-from paceline.config import parse_count
+from paceline.config import check_option, parse_count
 from paceline.errors import ConfigError
 from paceline.sim.policies import Order, PolicyKind
 from paceline.sim.router import RouterKind
-from paceline.sim.scenario import Scenario, at_load
+from paceline.sim.scenario import MAX_REPLICAS, Scenario, at_load
 
 Change = Callable[[Scenario, str], Scenario]
 
 
 def _count(text: str) -> int:
     return parse_count("--sweep", text)
+
+
+def _replicas(text: str) -> int:
+    number = _count(text)
+    check_option("--sweep (replicas)", number, 1, MAX_REPLICAS)
+    return number
 
 
 def _number(text: str) -> float:
@@ -39,8 +45,8 @@ KNOBS: Mapping[str, Change] = {
     "pool": lambda s, text: replace(s, policy=replace(s.policy, pool_tokens=_count(text))),
     "order": lambda s, text: replace(s, policy=replace(s.policy, order=Order(_named(Order, text)))),
     "policy": lambda s, text: replace(s, policy=replace(s.policy, kind=PolicyKind(_named(PolicyKind, text)))),
-    "replicas": lambda s, text: replace(s, num_replicas=_count(text)),
-    "prefill-replicas": lambda s, text: replace(s, num_prefill=_count(text)),
+    "replicas": lambda s, text: replace(s, num_replicas=_replicas(text)),
+    "prefill-replicas": lambda s, text: replace(s, num_prefill=_replicas(text)),
     "router": lambda s, text: replace(s, router=RouterKind(_named(RouterKind, text))),
     "rate": lambda s, text: at_load(s, rate_per_s=_number(text)),
     "concurrency": lambda s, text: at_load(s, concurrency=_count(text)),
@@ -49,11 +55,18 @@ KNOBS: Mapping[str, Change] = {
 }
 
 
+OF_ARRIVALS = ("rate", "concurrency")
+
+
 def parse_sweep(text: str, scenario: Scenario) -> tuple[str, list[str], list[Scenario]]:
     """`batch=8,16,32`: the knob, its values as written, the scenario with each. Raises ConfigError."""
     knob, equals, rest = text.partition("=")
     if knob not in KNOBS or not equals:
         raise ConfigError(f"--sweep {text!r}: expected KNOB=V1,V2,… with a knob of {', '.join(KNOBS)}")
+    if knob == "prefill-replicas" and scenario.link is None:
+        raise ConfigError("--sweep prefill-replicas: give --prefill-replicas as well, to have two pools")
+    if scenario.trace and knob in OF_ARRIVALS:
+        raise ConfigError(f"--sweep {knob}: a trace has its own arrivals; use --speed")
     values = list(dict.fromkeys(value.strip() for value in rest.split(",")))
     return knob, values, [replace(KNOBS[knob](scenario, value), label=f"{knob} {value}") for value in values]
 
