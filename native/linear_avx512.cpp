@@ -1,8 +1,8 @@
 // Linear layers with AVX-512 VNNI. A panel is two vectors of 16 outputs; up to kBlockRows rows are summed in
 // registers while the panel's records stream by once per block of rows: from memory the first time, then from
 // the nearest cache. With more than kStreamedRows rows the next panel is prefetched meanwhile, so that memory
-// works during the arithmetic: into the second-level cache (the first holds this panel; with both in it 8 rows
-// of int8 ran at 60 %). With fewer, memory is the limit and the processor's own prefetching is best.
+// works during the arithmetic: into the second-level cache (the first holds this panel; with both in it 8
+// rows of int8 ran at 60 %). With fewer, memory is the limit and the processor's own prefetching is best.
 #if defined(__x86_64__)
 #include <immintrin.h>
 
