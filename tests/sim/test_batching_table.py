@@ -131,7 +131,7 @@ def test_variable_lengths_pay_for_continuous_batching() -> None:
 
 
 def test_static_utilisation_falls_like_one_over_the_logarithm_of_the_batch() -> None:
-    outputs = np.random.default_rng(4).geometric(1 / 64, 4096).tolist()
+    outputs = np.random.default_rng(4).geometric(1 / 64, 2048).tolist()
     items = items_of([0.0] * len(outputs), [32] * len(outputs), outputs)
     for batch in (4, 16, 64):
         clock = VirtualClock()
@@ -145,7 +145,7 @@ def test_static_utilisation_falls_like_one_over_the_logarithm_of_the_batch() -> 
             loop.step()
         utilisation = (sum(outputs) - len(outputs)) / clock.busy_s
         mean_longest = sum(1 / rank for rank in range(1, batch + 1))  # ln B + 0.577, in mean lengths
-        assert utilisation == pytest.approx(1 / mean_longest, rel=0.08), f"batch {batch}"
+        assert utilisation == pytest.approx(1 / mean_longest, rel=0.1), f"batch {batch}"
 
 
 def test_long_prompts_need_chunks_and_the_right_order() -> None:

@@ -181,7 +181,9 @@ def pools(num_prefill: int, num_decode: int, link: Link | None) -> Scenario:
     estimator = DatasheetEstimator(find_model("llama-3-8b"), find_hardware("h100"))
     workload = Workload(Lengths(Uniform(500, 1_500), Geometric(32)), Poisson(12.0))
     policy = Policy(PolicyKind.CONTINUOUS, batch=64, pool_tokens=2**18, max_context=8_192)
-    return Scenario(workload, policy, estimator, 60, num_replicas=num_decode, num_prefill=num_prefill, link=link)
+    return Scenario(
+        workload, policy, estimator, num_requests=60, num_replicas=num_decode, num_prefill=num_prefill, link=link
+    )
 
 
 def test_prefill_and_decode_pools_answer_everything_and_the_kv_takes_its_time() -> None:
