@@ -67,9 +67,18 @@ setup_openvino() {
   environment openvino $OPENVINO
   made openvino
   to_hf openvino
-  export_cli="$peers/openvino/bin/optimum-cli export openvino --model $models/bf16 --task text-generation-with-past"
-  [ -d "$models/openvino-int8" ] || $export_cli --weight-format int8 "$models/openvino-int8"
-  [ -d "$models/openvino-int4" ] || $export_cli --weight-format int4 --group-size 32 --ratio 1.0 "$models/openvino-int4"
+  export_ir openvino-int8 --weight-format int8
+  export_ir openvino-int4 --weight-format int4 --group-size 32 --ratio 1.0
+}
+
+export_ir() { # FOLDER FLAG...: moved into place when it is whole
+  [ -d "$models/$1" ] && return 0
+  folder=$1
+  shift
+  rm -rf "$models/partial"
+  "$peers/openvino/bin/optimum-cli" export openvino --model "$models/bf16" --task text-generation-with-past "$@" \
+    "$models/partial"
+  mv "$models/partial" "$models/$folder"
 }
 
 setup_vllm() {
