@@ -1,5 +1,7 @@
 """A GGUF file's weights, dequantized, as a bfloat16 checkpoint in Hugging Face's layout.
 
+Its tokenizer is there because the peers refuse a folder without one; the comparison gives them token ids.
+
 python to_hf.py FILE.gguf FOLDER        (in an environment with transformers, torch and gguf)
 """
 
@@ -7,7 +9,6 @@ import sys
 from pathlib import Path
 
 import torch
-from gguf import GGUFReader
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 
@@ -15,9 +16,6 @@ def main() -> None:
     file, folder = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
     model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
     tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
-    template = GGUFReader(file).get_field("tokenizer.chat_template")
-    if template is not None:
-        tokenizer.chat_template = template.contents()
     config = model.config.to_dict()
     config.pop("quantization_config", None)
     plain = type(model)(type(model.config)(**config)).to(torch.bfloat16)
