@@ -14,7 +14,7 @@ import os
 import time
 from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -137,7 +137,7 @@ class ScriptedEngine:
         if request.pooling is not None:
             running.num_tokens += 1
             ends = running.num_tokens == len(request.prompt)
-            return replace(output(running, (), (), FinishReason.LENGTH), pooled=pooled_state(request)) if ends else None
+            return output(running, (), (), FinishReason.LENGTH)._replace(pooled=pooled_state(request)) if ends else None
         scores = tuple(prompt_scores(request)) if running.num_tokens == 0 else ()
         if request.stop.max_tokens == 0:
             return output(running, (), scores, FinishReason.LENGTH)
