@@ -1,8 +1,10 @@
 """Recorded inputs: a fresh scheduler decides the same, a changed one does not, and the latencies are the live ones."""
 
+import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import time
 from array import array
 from concurrent.futures import ThreadPoolExecutor
@@ -123,9 +125,12 @@ def test_a_changed_judgement_makes_the_replay_fail(
 
 
 def replayed_by(source: Path, recording: Path) -> "subprocess.CompletedProcess[str]":
-    """`paceline replay` in a process of its own, with the package at `source`."""
-    command = [sys.executable, "-m", "paceline.cli", "replay", str(recording)]
-    return subprocess.run(command, env={"PYTHONPATH": str(source)}, capture_output=True, text=True, timeout=60)
+    """`paceline replay` in a process of its own, with the package at `source`: -S keeps the import hook of an editable
+    installation from putting its own in the place.
+    """
+    command = [sys.executable, "-S", "-m", "paceline.cli", "replay", str(recording)]
+    path = os.pathsep.join((str(source), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")))
+    return subprocess.run(command, env={"PYTHONPATH": path}, capture_output=True, text=True, timeout=60)
 
 
 def test_the_command_tells_the_same_scheduler_from_one_with_a_line_changed(tmp_path: Path) -> None:

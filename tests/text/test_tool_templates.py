@@ -30,8 +30,9 @@ def request(messages: list[dict[str, Any]], **fields: Any) -> ChatRequest:
 
 def rendered(source: str, asked: ChatRequest) -> str:
     template = ChatTemplate(source, "", "")
-    messages = [{"role": turn.role, "content": turn.content, **turn.extras} for turn in asked.turns]
-    given, tools = fitted(template, messages, asked.tool_use.tools if asked.tool_use else None)
+    conversation = asked.conversation
+    messages = [{"role": turn.role, "content": turn.content, **turn.extras} for turn in conversation.turns]
+    given, tools = fitted(template, messages, conversation.tools or None)
     return template.render(given, True, tools)
 
 
