@@ -62,10 +62,17 @@ def main() -> None:
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 32])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--quantization", help="int8: weights requantized at load")
     parser.add_argument("--llama")
     parser.add_argument("--gguf")
     options = parser.parse_args()
-    engine = load_engine(EngineConfig(model=options.model, num_threads=options.threads, kv_memory_bytes=1 << 30))
+    config = EngineConfig(
+        model=options.model,
+        num_threads=options.threads,
+        quantization=options.quantization,
+        kv_memory_bytes=1 << 30,
+    )
+    engine = load_engine(config)
     rng, seen, first_id = random.Random(0), {}, 0
     for round_index in range(options.rounds):
         for num_streams in options.streams:
