@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Awaitable
 
-from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from paceline.config import ServeConfig
@@ -34,6 +33,9 @@ def surround(app: ASGIApp, context: ServingContext) -> ASGIApp:
     around = Around(app, context)
     if not context.config.allowed_origins:
         return around
+    # Imported here: most servers start without it.
+    from starlette.middleware.cors import CORSMiddleware
+
     return CORSMiddleware(
         around,
         allow_origins=context.config.allowed_origins,
