@@ -8,6 +8,7 @@ from paceline.bench.measures import Window, closed
 from paceline.bench.record import RequestRecord
 from paceline.bench.result import Experiment, Header, Point, Result, Targets
 from paceline.core.scheduler import Scheduler
+from paceline.costs.speculation import Speculation
 from paceline.costs.step import StepTime
 from paceline.sim.fleet import Fleet, Traffic
 from paceline.sim.handoff import Handoff, Link
@@ -15,6 +16,7 @@ from paceline.sim.policies import Policy
 from paceline.sim.replica import Replica
 from paceline.sim.requests import RequestMaker, Requests
 from paceline.sim.router import ROUTERS, RouterKind
+from paceline.sim.speculation_option import NO_DRAFTS
 from paceline.workload.arrivals import ClosedLoop, at_rate
 from paceline.workload.item import WorkItem
 from paceline.workload.workload import Workload
@@ -45,6 +47,7 @@ class Scenario:
     router: RouterKind = RouterKind.LEAST_LOADED
     num_prefill: int = 0
     link: Link | None = None
+    speculation: Speculation = NO_DRAFTS
     targets: Targets = field(default_factory=Targets)
     label: str = "simulated"
 
@@ -64,7 +67,8 @@ def make_pools(scenario: Scenario) -> dict[str, list[Replica]]:
     pools = {} if scenario.link is None else {"prefill": scenario.num_prefill}
     pools["replicas" if scenario.link is None else "decode"] = scenario.num_replicas
     return {
-        name: [Replica(scenario.policy, scenario.step_time) for _ in range(number)] for name, number in pools.items()
+        name: [Replica(scenario.policy, scenario.step_time, scenario.speculation) for _ in range(number)]
+        for name, number in pools.items()
     }
 
 
