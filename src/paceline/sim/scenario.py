@@ -12,6 +12,7 @@ from paceline.costs.speculation import Speculation
 from paceline.costs.step import StepTime
 from paceline.sim.fleet import Fleet, Traffic
 from paceline.sim.handoff import Handoff, Link
+from paceline.sim.kept import MAX_CELLS, KeptRecords
 from paceline.sim.policies import Policy
 from paceline.sim.replica import Replica
 from paceline.sim.requests import RequestMaker, Requests
@@ -54,7 +55,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """A point, its requests, and what only the inside knows."""
+    """A point, its requests (of a long run some, see KeptRecords), and what only the inside knows."""
 
     point: Point
     records: tuple[RequestRecord, ...]
@@ -102,14 +103,17 @@ def busy_share(replicas: Sequence[Replica], elapsed_s: float) -> float:
     return sum(replica.clock.busy_s for replica in replicas) / max(elapsed_s * len(replicas), 1e-9)
 
 
-def simulate(scenario: Scenario) -> Simulated:
-    """Run it to its last answer."""
+def simulate(scenario: Scenario, max_cells: int = MAX_CELLS) -> Simulated:
+    """Run it to its last answer. `max_cells`: see KeptRecords."""
     pools = make_pools(scenario)
     fleet = make_fleet(scenario, pools)
     traffic = traffic_of(scenario)
-    records = tuple(fleet.run(traffic))
-    window = closed(Window(scenario.warmup_s), records)
-    elapsed_s = max((record.ended_s for record in records), default=0.0)
+    kept = KeptRecords(max_cells)
+    for record in fleet.run(traffic):
+        kept.add(record)
+    last = () if kept.last is None else (kept.last,)
+    window = closed(Window(scenario.warmup_s), last)
+    elapsed_s = last[0].ended_s if last else 0.0
     busy = {name: busy_share(replicas, elapsed_s) for name, replicas in pools.items()}
     replicas = [replica for pool in pools.values() for replica in pool]
     num_preemptions = sum(
@@ -123,10 +127,17 @@ def simulate(scenario: Scenario) -> Simulated:
         concurrency=traffic.concurrency,
         rate_per_s=rate_of(scenario),
         server=scenario.policy.kind,
-        warnings=() if any(window.holds(record.ended_s) for record in records) else (NOTHING_COUNTED,),
+        kept_share=kept.share,
+        warnings=_warnings(kept, window),
         limited_by=f"{shares}, {num_preemptions} preemptions",
     )
-    return Simulated(point, records, sum(replica.num_steps for replica in replicas), num_preemptions)
+    return Simulated(point, tuple(kept.records), sum(replica.num_steps for replica in replicas), num_preemptions)
+
+
+def _warnings(kept: KeptRecords, window: Window) -> tuple[str, ...]:
+    """What a reader has to know before the numbers."""
+    has_ended = any(window.holds(record.ended_s) for record in kept.records)
+    return (*(() if has_ended else (NOTHING_COUNTED,)), *(() if kept.warning is None else (kept.warning,)))
 
 
 def at_load(scenario: Scenario, concurrency: int | None = None, rate_per_s: float | None = None) -> Scenario:

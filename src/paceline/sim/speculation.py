@@ -24,6 +24,7 @@ from paceline.core.sequence import Sequence
 from paceline.costs.speculation import Speculation
 from paceline.costs.step import StepTime, StepWork
 from paceline.sim.executor import FILLER_TOKEN, STOP_TOKEN, OutputLength, VirtualClock
+from paceline.sim.mixed import mixed
 
 FILLER = TokenLogprobs(FILLER_TOKEN, None)
 STOP = TokenLogprobs(STOP_TOKEN, None)
@@ -132,11 +133,3 @@ def drafted_first(order: ChunkOrder, num_drafts: int) -> ChunkOrder:
 def drawn(draws: int, position: int) -> float:
     """Uniform in [0, 1): a function of where the draws begin and of the position."""
     return mixed(draws + position * SEED_STRIDE) / (SEED_MASK + 1)
-
-
-def mixed(number: int) -> int:
-    """The finalizer of SplitMix64 (Steele, Lea, Flood 2014): neighbours in, unrelated 64-bit numbers out."""
-    number &= SEED_MASK
-    number = (number ^ number >> 30) * 0xBF58_476D_1CE4_E5B9 & SEED_MASK
-    number = (number ^ number >> 27) * 0x94D0_49BB_1331_11EB & SEED_MASK
-    return number ^ number >> 31

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from paceline.bench.measures import summarize
 from paceline.bench.options import parse_seconds
 from paceline.bench.report_figure import COLORS, Figure, Json, axis, layout, views_of
 from paceline.bench.result import Result
+from paceline.bench.thinned import summarize_point
 from paceline.config import check_option, parse_count
 from paceline.errors import ConfigError
 from paceline.sim.policies import Order, PolicyKind
@@ -82,7 +82,7 @@ def parse_sweep(text: str, scenario: Scenario) -> tuple[str, list[str], list[Sce
 def goodput_figure(result: Result, scenarios: Sequence[Scenario], knob: str, values: Sequence[str]) -> Figure:
     """Goodput and throughput against the swept value; the target of each point is its scenario's."""
     summaries = [
-        summarize(view.records, view.window, scenario.targets)
+        summarize_point(view.records, view.point, scenario.targets)
         for view, scenario in zip(views_of(result), scenarios, strict=True)
     ]
     lines: tuple[Json, ...] = tuple(
