@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "memory.h"
+#include "arena.h"
 #include "pack.h"
 #include "threads.h"
 
@@ -12,7 +12,7 @@ namespace paceline {
 
 struct Weight {
   PackedWeight packed;
-  Memory data;
+  std::shared_ptr<Arena> arena;  // that packed.data lies in
 };
 
 struct Vector {
@@ -22,7 +22,7 @@ struct Vector {
 // `depth` is the columns of every part. The parts are only read during the call. Throws std::invalid_argument
 // if no layout of this packing holds all parts.
 std::shared_ptr<const Weight> make_weight(const std::vector<WeightPart>& parts, int64_t depth,
-                                          Packing packing, ThreadPool& pool);
+                                          Packing packing, ThreadPool& pool, std::shared_ptr<Arena> arena);
 
 // The values of the first row of `part`.
 std::shared_ptr<const Vector> make_vector(const WeightPart& part, int64_t depth, ThreadPool& pool);
