@@ -1,7 +1,8 @@
 // The walk of one tile of a linear, shared by the vector instruction sets: which panels, which rows, which
 // format of weights. The arithmetic is a Kernel's (linear_avx2.cpp, linear_avx512.cpp):
 //
-//   kBlockRows                                            rows summed in registers, at most
+//   kBlockRows      rows summed at a time, at most
+//   kStreamedRows   with more the next panel is prefetched
 //   template <class F, int R> static void block(at, panel)  R rows of a panel of format F
 //
 // A panel's records stream by once per block of rows: from memory the first time, then from the nearest
@@ -20,7 +21,6 @@ namespace paceline {
 namespace {
 
 constexpr int64_t kLine = 64;
-constexpr int64_t kStreamedRows = 4;
 
 // One panel and a block of rows. `next` is prefetched, `next_lines` cache lines for each record.
 struct PanelRows {
@@ -72,6 +72,11 @@ struct FloatFormat {
 template <class F>
 constexpr bool is_float = F::group == 1;
 
+template <class F>
+constexpr bool is_nibbles = requires { requires F::nibbles; };
+template <class F>
+constexpr bool has_minimum = requires { requires F::minimum; };
+
 ALWAYS_INLINE void prefetch(const uint8_t*& next, int64_t lines) {
   for (int64_t i = 0; i < lines; ++i, next += kLine)
     _mm_prefetch(reinterpret_cast<const char*>(next), _MM_HINT_T1);
@@ -110,7 +115,7 @@ void tile_of(const LinearArgs& args, const LinearTile& tile) {
     for (int64_t b = 0; b < blocks; ++b) {
       const int64_t row = tile.rows.begin + num_rows * b / blocks;
       const int64_t end = tile.rows.begin + num_rows * (b + 1) / blocks;
-      const bool ahead = num_rows > kStreamedRows && panel < last_panel && b * share < bytes;
+      const bool ahead = num_rows > Kernel::kStreamedRows && panel < last_panel && b * share < bytes;
       const PanelRows at{args, args.q, data, data + bytes + b * share, ahead ? lines : 0, row};
       block_of<Kernel, F>(end - row, at, panel);
     }
