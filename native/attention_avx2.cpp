@@ -1,121 +1,20 @@
-// Attention with AVX2: 8 keys or 8 head elements a vector, all products in float32 with fused multiply-adds.
-// K and V in bfloat16 become float32 as they are read, by a shift or a mask; queries and weights, rounded to
-// bfloat16 as with the other instruction sets, are spread to float32 once a piece, so that a factor is a
-// broadcasting load.
+// Attention with AVX2. A chunk reads each piece of K and V once from memory and then from the caches; a
+// decode reads it once for all heads that share it.
 #if defined(__x86_64__)
 
-#include <immintrin.h>
-
-#include <cstring>
-
-#include "attention_tile.h"
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#include "attention_avx2.h"
 
 namespace paceline {
 namespace {
 
 constexpr int kGroupVectors = kGroupKeys / 8;
+constexpr int64_t kScaleAt = 17;  // int8: in a record, behind the largest score: of the weighted V
 
 // Vectors of one query's sums in registers: as many sums in all as stay there (12 for 3 queries don't: 70 %).
 template <int Q>
 constexpr int kVectors = Q == 1   ? 8
                          : Q == 2 ? 4
                                   : 2;
-
-// 2^x = whole * (1 + fraction): whole = 2^n for the nearest n, fraction = 2^f - 1 for the rest f.
-struct PowerParts {
-  __m256 whole;
-  __m256 fraction;
-};
-
-// For |x| <= 126.
-inline PowerParts power_parts(__m256 x) {
-  const __m256 n = _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  const __m256 f = _mm256_sub_ps(x, n);
-  __m256 p = _mm256_set1_ps(kPower6);
-  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(kPower5));
-  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(kPower4));
-  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(kPower3));
-  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(kPower2));
-  p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(kPower1));
-  const __m256i exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
-  return {_mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23)), _mm256_mul_ps(p, f)};
-}
-
-// 2^x for x <= 0; zero below 2^-126, for -inf and for NaN.
-inline __m256 power(__m256 x) {
-  const __m256 least = _mm256_set1_ps(-126.0f);
-  const PowerParts parts = power_parts(_mm256_max_ps(x, least));
-  const __m256 y = _mm256_fmadd_ps(parts.whole, parts.fraction, parts.whole);
-  return _mm256_and_ps(y, _mm256_cmp_ps(x, least, _CMP_GE_OQ));
-}
-
-// tanh(x) with y = 2 x / ln 2; exact to the last bits near zero too.
-inline __m256 tanh_of(__m256 y) {
-  y = _mm256_max_ps(_mm256_min_ps(y, _mm256_set1_ps(40.0f)), _mm256_set1_ps(-40.0f));
-  const PowerParts parts = power_parts(y);
-  const __m256 minus_one =
-      _mm256_fmadd_ps(parts.whole, parts.fraction, _mm256_sub_ps(parts.whole, _mm256_set1_ps(1.0f)));
-  return _mm256_div_ps(minus_one, _mm256_add_ps(minus_one, _mm256_set1_ps(2.0f)));
-}
-
-// As in attention_avx512.cpp: each product fetches what the next one reads, into the second-level cache.
-inline void prefetch(const uint32_t* line) { _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1); }
-
-inline __m256i load_units(const uint32_t* units) {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(units));
-}
-
-// Element `part` of every unit.
-template <KvFormat format>
-inline __m256 elements(__m256i units, int part) {
-  if (format == KvFormat::kFloat32) return _mm256_castsi256_ps(units);
-  if (part == 0) return _mm256_castsi256_ps(_mm256_slli_epi32(units, 16));
-  return _mm256_castsi256_ps(_mm256_and_si256(units, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
-}
-
-template <KvFormat format>
-constexpr int kUnitElements = format == KvFormat::kBfloat16 ? 2 : 1;
-
-// sums[q][n] += factors of query q * vector n, with the fewer of the two in registers.
-template <int Q, int N, class Factor, class Vector>
-ALWAYS_INLINE void multiply_add(__m256 (&sums)[Q][N], Factor factor, Vector vector) {
-  if constexpr (Q < N) {
-    __m256 factors[Q];
-#pragma GCC unroll 6
-    for (int q = 0; q < Q; ++q) factors[q] = factor(q);
-#pragma GCC unroll 8
-    for (int n = 0; n < N; ++n) {
-      const __m256 lanes = vector(n);
-#pragma GCC unroll 6
-      for (int q = 0; q < Q; ++q) sums[q][n] = _mm256_fmadd_ps(factors[q], lanes, sums[q][n]);
-    }
-  } else {
-    __m256 lanes[N];
-#pragma GCC unroll 8
-    for (int n = 0; n < N; ++n) lanes[n] = vector(n);
-#pragma GCC unroll 6
-    for (int q = 0; q < Q; ++q) {
-      const __m256 broadcast = factor(q);
-#pragma GCC unroll 8
-      for (int n = 0; n < N; ++n) sums[q][n] = _mm256_fmadd_ps(broadcast, lanes[n], sums[q][n]);
-    }
-  }
-}
-
-// sums[q][n] += sum over u < count of the elements of units u, vector n, each times its factor of query q.
-template <KvFormat format, int Q, int N, class Load>
-ALWAYS_INLINE void add_products(__m256 (&sums)[Q][N], const float* factors, int64_t stride, int64_t count,
-                                Load load) {
-  for (int64_t u = 0; u < count; ++u, factors += kUnitElements<format>) {
-#pragma GCC unroll 2
-    for (int part = 0; part < kUnitElements<format>; ++part)
-      multiply_add(
-          sums, [&](int q) { return _mm256_broadcast_ss(factors + q * stride + part); },
-          [&](int n) { return elements<format>(load(u, n, part == 0), part); });
-  }
-}
 
 // The lanes of 8 keys from `key` on that a query sees.
 inline __m256 visible_lanes(KeyRange seen, int64_t key) {
@@ -125,62 +24,58 @@ inline __m256 visible_lanes(KeyRange seen, int64_t key) {
                                                  _mm256_cmpgt_epi32(_mm256_set1_epi32(seen.high), keys)));
 }
 
-// The score of 8 keys from `key` on for query `q`, in units of log 2.
-inline __m256 final_score(const PieceTask& task, int q, int64_t key, __m256 sum) {
-  __m256 score = _mm256_mul_ps(sum, _mm256_set1_ps(task.scale.scale));
+// The product of query `q` and 8 keys from `key` on, given its sums.
+inline __m256 scaled(const PieceTask&, int, int64_t, __m256 sums) { return sums; }
+
+inline __m256 scaled(const PieceTask& task, int q, int64_t key, __m256i sums) {
+  const Int8Query query = int8_query(task.queries + q * task.query_units, task.key_units);
+  const uint32_t* scales = task.groups[key / kGroupKeys] + task.key_units * kGroupKeys + key % kGroupKeys;
+  return _mm256_mul_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(sums), load_floats(scales)),
+                       _mm256_set1_ps(query.scale));
+}
+
+// The score in units of log 2, -inf for keys the query does not see. Stored, and returned.
+inline __m256 keep_score(const PieceTask& task, int q, int64_t key, __m256 product) {
+  __m256 score = _mm256_mul_ps(product, _mm256_set1_ps(task.scale.scale));
   if (task.scale.capped) score = _mm256_mul_ps(_mm256_set1_ps(task.scale.tanh_scale), tanh_of(score));
-  if (task.all_visible) return score;
-  return _mm256_blendv_ps(_mm256_set1_ps(-__builtin_inff()), score, visible_lanes(task.visible[q], key));
+  if (!task.all_visible)
+    score = _mm256_blendv_ps(_mm256_set1_ps(-__builtin_inff()), score, visible_lanes(task.visible[q], key));
+  _mm256_store_ps(task.scores + q * kPieceKeys + key, score);
+  return score;
 }
 
 // Scores of Q queries for the N vectors of keys from group `g` on, and the largest of each lane so far.
-template <KvFormat format, int Q, int N>
-inline void score_groups(const PieceTask& task, const float* queries, int64_t g, __m256* largest) {
-  __m256 sums[Q][N] = {};
-  const uint32_t* groups[N / kGroupVectors];
-  for (int i = 0; i < N / kGroupVectors; ++i) groups[i] = task.groups[g + i];
+template <class P, int Q, int N>
+inline void score_groups(const PieceTask& task, const uint32_t* queries, int64_t g, __m256* largest) {
+  typename P::Sum sums[Q][N] = {};
   const auto load = [&](int64_t u, int n, bool first) {
-    const uint32_t* units = groups[n / kGroupVectors] + u * kGroupKeys;
+    const uint32_t* units = task.groups[g + n / kGroupVectors] + u * kGroupKeys;
     if (first && n % kGroupVectors == 0) prefetch(units + task.value_offset);
-    return load_units(units + n % kGroupVectors * 8);
+    return P::key(load_units(units + n % kGroupVectors * 8));
   };
-  add_products<format>(sums, queries, kMaxHeadWidth, task.query_units, load);
-#pragma GCC unroll 6
+  add_products<P>(sums, queries, kMaxHeadWidth, task.key_units, load);
+#pragma GCC unroll 8
   for (int q = 0; q < Q; ++q) {
 #pragma GCC unroll 8
     for (int n = 0; n < N; ++n) {
       const int64_t key = g * kGroupKeys + 8 * n;
-      const __m256 score = final_score(task, q, key, sums[q][n]);
-      largest[q] = _mm256_max_ps(largest[q], score);
-      _mm256_store_ps(task.scores + q * kPieceKeys + key, score);
+      largest[q] = _mm256_max_ps(largest[q], keep_score(task, q, key, scaled(task, q, key, sums[q][n])));
     }
   }
 }
 
-template <KvFormat format, int Q>
+template <class P, int Q>
 inline void score_keys(const PieceTask& task, __m256* largest) {
-  float queries[Q][kMaxHeadWidth];
-  for (int q = 0; q < Q; ++q) {
-    const uint32_t* units = task.queries + q * task.query_units;
-    for (int64_t u = 0; u < task.query_units; ++u)
-      for (int part = 0; part < kUnitElements<format>; ++part) {
-        const uint32_t bits = format == KvFormat::kFloat32 ? units[u]
-                              : part                       ? units[u] & 0xffff0000u
-                                                           : units[u] << 16;
-        std::memcpy(&queries[q][u * kUnitElements<format> + part], &bits, sizeof bits);
-      }
-  }
+  uint32_t queries[Q][kMaxHeadWidth];
+  for (int q = 0; q < Q; ++q)
+    for (int64_t u = 0; u < task.key_units; ++u)
+      for (int part = 0; part < P::kParts; ++part)
+        queries[q][u * P::kParts + part] = P::factor(task.queries[q * task.query_units + u], part);
   constexpr int kGroups = kVectors<Q> / kGroupVectors;
   int64_t g = task.first_group;
   for (; g + kGroups <= task.end_group; g += kGroups)
-    score_groups<format, Q, kVectors<Q>>(task, queries[0], g, largest);
-  for (; g < task.end_group; ++g) score_groups<format, Q, kGroupVectors>(task, queries[0], g, largest);
-}
-
-inline float largest_lane(__m256 x) {
-  __m128 half = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-  half = _mm_max_ps(half, _mm_movehl_ps(half, half));
-  return _mm_cvtss_f32(_mm_max_ss(half, _mm_movehdup_ps(half)));
+    score_groups<P, Q, kVectors<Q>>(task, queries[0], g, largest);
+  for (; g < task.end_group; ++g) score_groups<P, Q, kGroupVectors>(task, queries[0], g, largest);
 }
 
 // To nearest even.
@@ -191,26 +86,73 @@ inline __m256 rounded_to_bfloat16(__m256 x) {
   return _mm256_castsi256_ps(_mm256_and_si256(up, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
 }
 
-// Weights 2^(score - largest) of one query, rounded as they multiply V, into `weights`; their sums by 16
-// lanes into `sums`.
-template <KvFormat format>
-inline void weigh_keys(const PieceTask& task, const float* scores, float largest, float* weights,
-                       float* sums) {
+// Calls `weigh(key, weights)` with weights 2^(score - most) of 8 keys at a time, and adds what it returns to
+// `sums`, by 16 lanes.
+template <class Weigh>
+inline void weigh_scores(const PieceTask& task, const float* scores, float* sums, Weigh weigh) {
+  const __m256 most = _mm256_set1_ps(sums[16]);
   __m256 lanes[kGroupVectors] = {};
   for (int64_t key = task.first_group * kGroupKeys; key < task.end_group * kGroupKeys; key += kGroupKeys)
     for (int n = 0; n < kGroupVectors; ++n) {
-      __m256 weight = power(_mm256_sub_ps(_mm256_load_ps(scores + key + 8 * n), _mm256_set1_ps(largest)));
-      if constexpr (format == KvFormat::kBfloat16) weight = rounded_to_bfloat16(weight);
-      _mm256_store_ps(weights + key + 8 * n, weight);
-      lanes[n] = _mm256_add_ps(lanes[n], weight);
+      const __m256 weight = power(_mm256_sub_ps(_mm256_load_ps(scores + key + 8 * n), most));
+      lanes[n] = _mm256_add_ps(lanes[n], weigh(key + 8 * n, weight));
     }
   for (int n = 0; n < kGroupVectors; ++n) _mm256_store_ps(sums + 8 * n, lanes[n]);
 }
 
+// Words of int8 weights: of 8 numbers the pairs 0 and 2, 1 and 3, 4 and 6, 5 and 7.
+inline void store_pairs(__m256i numbers, uint32_t* words) {
+  const __m256i others = _mm256_slli_epi32(_mm256_shuffle_epi32(numbers, 0x0e), 16);
+  const __m256i pairs = _mm256_or_si256(_mm256_and_si256(numbers, _mm256_set1_epi32(0xffff)), others);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(words),
+                   _mm256_castsi256_si128(_mm256_permute4x64_epi64(pairs, 0x08)));
+}
+
+// The weights of query `q` times the scales of V in steps of a 32,767th of the largest: vpmaddwd takes 15
+// bits at once, where two terms of 8 would saturate.
+inline void weigh_int8(const PieceTask& task, int q, uint32_t* words, float* sums) {
+  constexpr float kSteps = 32767;
+  float* scores = task.scores + q * kPieceKeys;
+  __m256 largest = _mm256_setzero_ps();
+  weigh_scores(task, scores, sums, [&](int64_t key, __m256 weight) {
+    const uint32_t* values = task.groups[key / kGroupKeys] + task.value_offset;
+    const uint32_t* scales = values + kGroupKeys / 4 * task.width + key % kGroupKeys;
+    const __m256 product = _mm256_mul_ps(weight, load_floats(scales));
+    largest = _mm256_max_ps(largest, product);
+    _mm256_store_ps(scores + key, product);
+    return weight;
+  });
+  const Int8Scale scale = scale_of(largest_lane(largest), kSteps);
+  for (int64_t key = task.first_group * kGroupKeys; key < task.end_group * kGroupKeys; key += 8) {
+    const __m256 steps = _mm256_mul_ps(_mm256_load_ps(scores + key), _mm256_set1_ps(scale.inverse));
+    store_pairs(_mm256_cvtps_epi32(steps), words + key / 2);
+  }
+  sums[kScaleAt] = scale.scale;
+}
+
+// The words of query `q`'s weights, as they multiply V; the sums of the weights into `sums`, whose largest
+// score is there.
+template <KvFormat format>
+inline void weigh_keys(const PieceTask& task, int q, uint32_t* words, float* sums) {
+  if constexpr (format == KvFormat::kInt8) return weigh_int8(task, q, words, sums);
+  weigh_scores(task, task.scores + q * kPieceKeys, sums, [&](int64_t key, __m256 weight) {
+    if constexpr (format == KvFormat::kBfloat16) weight = rounded_to_bfloat16(weight);
+    _mm256_store_ps(reinterpret_cast<float*>(words + key), weight);
+    return weight;
+  });
+}
+
+// What the sums of weighted V stand for.
+inline __m256 result(const float*, __m256 sums) { return sums; }
+
+inline __m256 result(const float* weight_sums, __m256i sums) {
+  return _mm256_mul_ps(_mm256_cvtepi32_ps(sums), _mm256_set1_ps(weight_sums[kScaleAt]));
+}
+
 // Weighted V of Q queries for the 8 * N head elements from `e` on.
-template <KvFormat format, int Q, int N>
-inline void weigh_values(const PieceTask& task, const float* weights, int64_t e) {
-  __m256 sums[Q][N] = {};
+template <class P, int Q, int N>
+inline void weigh_values(const PieceTask& task, int64_t e) {
+  typename P::Sum sums[Q][N] = {};
   for (int64_t g = task.first_group; g < task.end_group; ++g) {
     const uint32_t* values = task.groups[g] + task.value_offset + e;
     const uint32_t* next = task.next_groups[g] + e;
@@ -218,31 +160,31 @@ inline void weigh_values(const PieceTask& task, const float* weights, int64_t e)
       if (first && n % 2 == 0) prefetch(next + u * task.width + 8 * n);
       return load_units(values + u * task.width + 8 * n);
     };
-    add_products<format>(sums, weights + g * kGroupKeys, kPieceKeys, kGroupKeys / kUnitElements<format>,
-                         load);
+    add_products<P>(sums, task.weights + g * P::kGroupUnits * P::kParts, kPieceKeys, P::kGroupUnits, load);
   }
-#pragma GCC unroll 6
-  for (int q = 0; q < Q; ++q) {
 #pragma GCC unroll 8
-    for (int n = 0; n < N; ++n) _mm256_store_ps(task.results + q * (task.width + 32) + e + 8 * n, sums[q][n]);
+  for (int q = 0; q < Q; ++q) {
+    float* record = task.results + q * (task.width + 32);
+#pragma GCC unroll 8
+    for (int n = 0; n < N; ++n) _mm256_store_ps(record + e + 8 * n, result(record + task.width, sums[q][n]));
   }
 }
 
 template <KvFormat format, int Q>
 void piece_of(const PieceTask& task) {
-  float* weights = reinterpret_cast<float*>(task.weights);
+  using P = Products<format>;
   __m256 largest[Q];
   for (int q = 0; q < Q; ++q) largest[q] = _mm256_set1_ps(-__builtin_inff());
-  score_keys<format, Q>(task, largest);
+  score_keys<P, Q>(task, largest);
   for (int q = 0; q < Q; ++q) {
     float* sums = task.results + q * (task.width + 32) + task.width;
     sums[16] = largest_lane(largest[q]);
-    weigh_keys<format>(task, task.scores + q * kPieceKeys, sums[16], weights + q * kPieceKeys, sums);
+    weigh_keys<format>(task, q, task.weights + q * kPieceKeys, sums);
   }
   constexpr int N = kVectors<Q>;
   int64_t e = 0;
-  for (; e + 8 * N <= task.width; e += 8 * N) weigh_values<format, Q, N>(task, weights, e);
-  for (; e < task.width; e += 16) weigh_values<format, Q, 2>(task, weights, e);
+  for (; e + 8 * N <= task.width; e += 8 * N) weigh_values<P, Q, N>(task, e);
+  for (; e < task.width; e += 16) weigh_values<P, Q, 2>(task, e);
 }
 
 template <KvFormat format, int Q = kBlockQueries>
@@ -272,10 +214,7 @@ struct Kernel {
 
   static void finish(const float* state, int64_t head_width, float* output) {
     const float* lanes = state + padded_width(head_width);
-    const __m256 sums = _mm256_add_ps(_mm256_load_ps(lanes), _mm256_load_ps(lanes + 8));
-    __m128 half = _mm_add_ps(_mm256_castps256_ps128(sums), _mm256_extractf128_ps(sums, 1));
-    half = _mm_add_ps(half, _mm_movehl_ps(half, half));
-    const float total = _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
+    const float total = sum_of_lanes(_mm256_add_ps(_mm256_load_ps(lanes), _mm256_load_ps(lanes + 8)));
     for (int64_t e = 0; e < head_width; ++e) output[e] = state[e] / total;
   }
 };
