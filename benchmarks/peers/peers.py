@@ -23,6 +23,9 @@ WORK_S = {
     "hol": 15.0,
 }
 
+# Where arithmetic binds.
+MANY = ("decode-32", "decode-64", "prefill-512", "prefill-8x512", "prefill-2048", "hol")
+
 
 @dataclass(frozen=True)
 class Peer:
@@ -81,8 +84,10 @@ PEERS = {
     peer.name: peer
     for peer in (
         _ours("q4_1", ("decode-1",), file="q4_1.gguf"),
-        _ours("q4_0", file="q4_0.gguf"),
-        _ours("int8", file="q4_1.gguf", quantization="int8"),
+        _ours("q4_0", ("decode-1", "decode-8"), file="q4_0.gguf"),
+        _ours("q4_0-kv8", ("decode-8",), file="q4_0.gguf", kv_cache_dtype="int8"),
+        _ours("int8", MANY, file="q4_1.gguf", quantization="int8"),
+        _ours("int8-kv8", ("decode-8", *MANY), file="q4_1.gguf", quantization="int8", kv_cache_dtype="int8"),
         _llama("q4_0", "Q4_0, requantized from the file", 1.7, ("decode-1", "decode-8")),
         _llama("q4_1", "Q4_1, the file as it is", 3.2, ("decode-1",)),
         _llama("q8_0", "Q8_0, requantized from the file", 1.8, ("decode-1",)),
