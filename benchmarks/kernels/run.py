@@ -173,7 +173,7 @@ def layer_lines(cells: list[Cell]) -> Iterator[str]:
     all_rows = sorted({rows for _, rows in whole})
     if not all_rows:
         return
-    yield "| a layer's linears: µs, share of the bound | " + " | ".join(f"{rows} rows" for rows in all_rows) + " |"
+    yield "| a layer's linears by rows: µs, share of the bound | " + " | ".join(map(str, all_rows)) + " |"
     yield "|---" * (1 + len(all_rows)) + "|"
     for name in dict.fromkeys(name for name, _ in whole):
         yield f"| {name} | " + " | ".join(layer_cell(whole.get((name, rows), [])) for rows in all_rows) + " |"
