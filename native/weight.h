@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "memory.h"
+#include "arena.h"
 #include "pack.h"
 #include "threads.h"
 
@@ -12,17 +12,23 @@ namespace paceline {
 
 struct Weight {
   PackedWeight packed;
-  Memory data;
+  std::shared_ptr<uint8_t> data;
 };
 
 struct Vector {
   std::vector<float> values;
 };
 
+// Where and by whom weights are packed.
+struct Packer {
+  ThreadPool& pool;
+  Arena& arena;
+};
+
 // `depth` is the columns of every part. The parts are only read during the call. Throws std::invalid_argument
 // if no layout of this packing holds all parts.
 std::shared_ptr<const Weight> make_weight(const std::vector<WeightPart>& parts, int64_t depth,
-                                          Packing packing, ThreadPool& pool);
+                                          Packing packing, const Packer& packer);
 
 // The values of the first row of `part`.
 std::shared_ptr<const Vector> make_vector(const WeightPart& part, int64_t depth, ThreadPool& pool);

@@ -12,7 +12,10 @@ namespace paceline::bench {
 namespace {
 
 constexpr const char* kKernel = "linear";
-constexpr size_t kCopiesBytes = size_t{128} << 20;
+// Many times the last cache, which otherwise keeps a fifth of them; many rows use each weight long enough for
+// less.
+constexpr size_t kCopiesBytes = size_t{512} << 20, kManyRowsBytes = size_t{96} << 20;
+constexpr int64_t kManyRows = 32;
 constexpr int64_t kRows[] = {1, 2, 4, 8, 16, 32, 64, 256};
 constexpr int64_t kMostRows = 256;
 
@@ -43,21 +46,24 @@ std::shared_ptr<const Weight> random_weight(Bench& bench, const Format& format, 
   std::vector<uint8_t> rows(shape.outputs * source_row_bytes(format.kind, shape.depth));
   // Small enough that scales, whichever bytes hold them, are finite.
   for (uint8_t& byte : rows) byte = static_cast<uint8_t>(random() & 0x1f);
-  return make_weight({{format.kind, rows.data(), shape.outputs}}, shape.depth, format.packing, bench.pool());
+  Arena arena;
+  return make_weight({{format.kind, rows.data(), shape.outputs}}, shape.depth, format.packing,
+                     {bench.pool(), arena});
 }
 
-// Weights in memory of their own, as a backend holds them.
+// In an arena, as a backend holds its weights.
 struct Copies {
   explicit Copies(const Weight& weight) {
     const size_t bytes = packed_bytes(weight.packed);
-    for (size_t i = 0; i < (kCopiesBytes + bytes - 1) / bytes; ++i) {
-      memory.emplace_back(bytes);
-      std::memcpy(memory[i].as<void>(), weight.packed.data, bytes);
+    Arena arena;
+    for (size_t i = 0; i * bytes < kCopiesBytes; ++i) {
+      memory.push_back(arena.take(bytes));
+      std::memcpy(memory[i].get(), weight.packed.data, bytes);
       weights.push_back(weight.packed);
-      weights[i].data = memory[i].as<uint8_t>();
+      weights[i].data = memory[i].get();
     }
   }
-  std::vector<Memory> memory;
+  std::vector<std::shared_ptr<uint8_t>> memory;
   std::vector<PackedWeight> weights;
 };
 
@@ -84,13 +90,15 @@ class LinearCells {
     const Task task{quantize_tiles(quantize), bench_.instruction_set().quantize, &quantize};
     bench_.pool().run(&task, 1);
 
+    const size_t bytes = packed_bytes(weight_->packed);
     std::vector<LinearArgs> calls;
     for (const PackedWeight& weight : copies_.weights)
-      calls.push_back({&weight, nullptr, q, residual, nullptr, rows, y_.as<float>()});
+      if (rows < kManyRows || calls.size() * bytes < kManyRowsBytes)
+        calls.push_back({&weight, nullptr, q, residual, nullptr, rows, y_.as<float>()});
     Cell cell{kKernel, format_.name, shape_.name, rows, {}, 0, 0, Source::kMemory, Arithmetic::kInt8};
     for (const LinearArgs& call : calls)
       cell.tasks.push_back({linear_tiles(call), bench_.instruction_set().linear, &call});
-    cell.bytes = static_cast<double>(packed_bytes(weight_->packed));
+    cell.bytes = static_cast<double>(bytes);
     cell.operations = 2.0 * shape_.outputs * shape_.depth * rows * (is_precise_ ? 2 : 1);
     bench_.measure(cell);
   }
