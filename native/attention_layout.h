@@ -6,6 +6,7 @@
 #pragma once
 
 #include "attention.h"
+#include "attention_int8.h"
 #include "kv_layout.h"
 
 namespace paceline {
@@ -33,13 +34,18 @@ inline int64_t item_queries(int64_t num_heads, int64_t num_kv_heads) {
   return item_tokens(num_heads, num_kv_heads) * (num_heads / num_kv_heads);
 }
 
+// Words of one query as the products want it.
+inline int64_t query_units(const KvPool& pool) {
+  return vector_units(pool) + (pool.format == KvFormat::kInt8 ? kInt8QueryUnits : 0);
+}
+
 // One thread's scratch; everything 64-byte aligned.
 struct AttendScratch {
   float* state;        // [queries, record_size]
   float* results;      // [kBlockQueries, record_size]: of one piece
   float* scores;       // [kBlockQueries, kPieceKeys]
-  uint32_t* weights;   // [kBlockQueries, kPieceKeys / u]
-  uint32_t* queries;   // [queries, E / u]
+  uint32_t* weights;   // [kBlockQueries, kPieceKeys / u]; int8: two terms
+  uint32_t* queries;   // [queries, query_units]
   int32_t* positions;  // [queries]
   int64_t size;        // in 4-byte words
 };
@@ -58,7 +64,7 @@ inline AttendScratch attend_scratch(std::byte* memory, int64_t queries, int64_t 
   scratch.results = take(kBlockQueries * record);
   scratch.scores = take(kBlockQueries * kPieceKeys);
   scratch.weights = reinterpret_cast<uint32_t*>(take(kBlockQueries * kPieceKeys));
-  scratch.queries = reinterpret_cast<uint32_t*>(take(queries * head_width));
+  scratch.queries = reinterpret_cast<uint32_t*>(take(queries * (head_width + kInt8QueryUnits)));
   scratch.positions = reinterpret_cast<int32_t*>(take(queries));
   scratch.size = at;
   return scratch;

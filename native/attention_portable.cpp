@@ -72,16 +72,37 @@ inline void multiply_add(float* sum, uint32_t unit, const uint32_t* units) {
   }
 }
 
+// sum[lane] = the product of a query and the keys of a group.
+template <KvFormat format>
+void key_products(const PieceTask& task, const uint32_t* query, const uint32_t* keys, float* sum) {
+  for (int64_t lane = 0; lane < kLanes; ++lane) sum[lane] = 0;
+  for (int64_t u = 0; u < task.key_units; ++u) multiply_add<format>(sum, query[u], keys + u * kLanes);
+}
+
+template <>
+void key_products<KvFormat::kInt8>(const PieceTask& task, const uint32_t* units, const uint32_t* keys,
+                                   float* sum) {
+  const Int8Query query = int8_query(units, task.key_units);
+  const auto* q = reinterpret_cast<const int8_t*>(units);
+  for (int64_t lane = 0; lane < kLanes; ++lane) {
+    int32_t product = 0;
+    for (int64_t e = 0; e < 4 * task.key_units; ++e) {
+      const auto key = static_cast<int32_t>(keys[e / 4 * kLanes + lane] >> (e % 4 * 8) & 0xffu);
+      product += (key - kKeyOffset) * q[e];
+    }
+    const float scaled = static_cast<float>(product) * as_float(keys[task.key_units * kLanes + lane]);
+    sum[lane] = scaled * query.scale;
+  }
+}
+
 // Scores of one query, in units of log 2; returns the largest. Keys it does not see get -inf.
 template <KvFormat format>
 float score_keys(const PieceTask& task, int64_t query) {
-  const uint32_t* q = task.queries + query * task.query_units;
   const KeyRange seen = task.visible[query];
   float largest = -__builtin_inff();
   for (int64_t g = task.first_group; g < task.end_group; ++g) {
-    float sum[kLanes] = {};
-    for (int64_t u = 0; u < task.query_units; ++u)
-      multiply_add<format>(sum, q[u], task.groups[g] + u * kLanes);
+    float sum[kLanes];
+    key_products<format>(task, task.queries + query * task.query_units, task.groups[g], sum);
     for (int64_t lane = 0; lane < kLanes; ++lane) {
       float score = sum[lane] * task.scale.scale;
       if (task.scale.capped) score = task.scale.tanh_scale * tanh_of(score);
@@ -115,23 +136,72 @@ void weigh_keys(const PieceTask& task, float largest, float* sums) {
   }
 }
 
+template <KvFormat format>
+void weigh_values(const PieceTask& task, float* record) {
+  constexpr int64_t kUnitsPerGroup = kGroupKeys / (format == KvFormat::kBfloat16 ? 2 : 1);
+  for (int64_t e = 0; e < task.width; e += kLanes) {
+    float sum[kLanes] = {};
+    for (int64_t g = task.first_group; g < task.end_group; ++g)
+      for (int64_t u = 0; u < kUnitsPerGroup; ++u)
+        multiply_add<format>(sum, task.weights[g * kUnitsPerGroup + u],
+                             task.groups[g] + task.value_offset + u * task.width + e);
+    std::memcpy(record + e, sum, sizeof sum);
+  }
+}
+
+// The scales of the values of a group.
+const uint32_t* value_scales(const PieceTask& task, int64_t g) {
+  return task.groups[g] + task.value_offset + kGroupKeys / 4 * task.width;
+}
+
+// Weights times the scales of V in steps of a `kLargestWeight`-th of the largest, into task.weights, a number
+// each; returns the step.
+float weigh_int8_keys(const PieceTask& task, float most, float* sums) {
+  float largest = 0;
+  for (int64_t lane = 0; lane < kLanes; ++lane) sums[lane] = 0;
+  for (int64_t g = task.first_group; g < task.end_group; ++g)
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      float& score = task.scores[g * kGroupKeys + lane];
+      const float weight = power(score - most);
+      sums[lane] += weight;
+      score = weight * as_float(value_scales(task, g)[lane]);
+      largest = score > largest ? score : largest;
+    }
+  const Int8Scale scale = scale_of(largest, kLargestWeight);
+  for (int64_t key = task.first_group * kGroupKeys; key < task.end_group * kGroupKeys; ++key)
+    task.weights[key] = static_cast<uint32_t>(nearest(task.scores[key] * scale.inverse));
+  return scale.scale;
+}
+
+// The record of a query whose scores are there.
+template <KvFormat format>
+void weigh(const PieceTask& task, float* record) {
+  weigh_keys<format>(task, record[task.width + 16], record + task.width);
+  weigh_values<format>(task, record);
+}
+
+template <>
+void weigh<KvFormat::kInt8>(const PieceTask& task, float* record) {
+  const float scale = weigh_int8_keys(task, record[task.width + 16], record + task.width);
+  for (int64_t e = 0; e < task.width; ++e) {
+    int32_t product = 0;
+    for (int64_t key = task.first_group * kGroupKeys; key < task.end_group * kGroupKeys; ++key) {
+      const uint32_t* values = task.groups[key / kGroupKeys] + task.value_offset;
+      const uint32_t unit = values[key % kGroupKeys / 4 * task.width + e];
+      product += static_cast<int32_t>(task.weights[key]) * static_cast<int8_t>(unit >> (key % 4 * 8));
+    }
+    record[e] = static_cast<float>(product) * scale;
+  }
+}
+
 struct Kernel {
   template <KvFormat format>
   static void piece(const PieceTask& task) {
-    constexpr int64_t kUnitsPerGroup = kGroupKeys / (format == KvFormat::kBfloat16 ? 2 : 1);
     for (int64_t query = 0; query < task.num_queries; ++query) {
       if (task.visible[query].low >= task.visible[query].high) continue;
       float* record = task.results + query * (task.width + 32);
       record[task.width + 16] = score_keys<format>(task, query);
-      weigh_keys<format>(task, record[task.width + 16], record + task.width);
-      for (int64_t e = 0; e < task.width; e += kLanes) {
-        float sum[kLanes] = {};
-        for (int64_t g = task.first_group; g < task.end_group; ++g)
-          for (int64_t u = 0; u < kUnitsPerGroup; ++u)
-            multiply_add<format>(sum, task.weights[g * kUnitsPerGroup + u],
-                                 task.groups[g] + task.value_offset + u * task.width + e);
-        std::memcpy(record + e, sum, sizeof sum);
-      }
+      weigh<format>(task, record);
     }
   }
 

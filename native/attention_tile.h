@@ -12,6 +12,7 @@
 
 #include <cstring>
 
+#include "attention_int8.h"
 #include "attention_layout.h"
 
 namespace paceline {
@@ -46,6 +47,7 @@ struct PieceTask {
   int64_t first_group;
   int64_t end_group;
   int64_t value_offset;  // units from a group's start to its V
+  int64_t key_units;     // of one key, without its scale
   int64_t query_units;   // of one query
   int64_t width;         // E padded
   int64_t num_queries;
@@ -109,12 +111,13 @@ inline ScoreScale score_scale(const AttendArgs& args) {
 }
 
 // Rounds to nearest even; the same rounding for every query, wherever it is computed.
-inline void pack_query(KvFormat format, const float* q, int64_t head_width, uint32_t* units) {
-  if (format == KvFormat::kFloat32) {
-    std::memcpy(units, q, head_width * sizeof(float));
+inline void pack_query(const KvPool& pool, const float* q, uint32_t* units) {
+  if (pool.format == KvFormat::kInt8) return pack_int8_query(q, pool.head_width, units);
+  if (pool.format == KvFormat::kFloat32) {
+    std::memcpy(units, q, pool.head_width * sizeof(float));
     return;
   }
-  for (int64_t e = 0; e < head_width; e += 2) {
+  for (int64_t e = 0; e < pool.head_width; e += 2) {
     uint32_t bits[2];
     std::memcpy(bits, q + e, sizeof bits);
     for (uint32_t& b : bits) b = (b + 0x7fffu + ((b >> 16) & 1u)) >> 16;
@@ -124,12 +127,11 @@ inline void pack_query(KvFormat format, const float* q, int64_t head_width, uint
 
 inline void load_queries(const AttendArgs& args, const AttendTile& t, const AttendScratch& scratch) {
   const int64_t width = args.pool->head_width;
-  const int64_t units = width / unit_elements(args.pool->format);
+  const int64_t units = query_units(*args.pool);
   for (int64_t i = 0; i < t.num_queries; ++i) {
     const int64_t token = t.item.first_token + i / t.heads;
     const int64_t head = t.kv_head * t.heads + i % t.heads;
-    pack_query(args.pool->format, args.q + (token * args.num_heads + head) * width, width,
-               scratch.queries + i * units);
+    pack_query(*args.pool, args.q + (token * args.num_heads + head) * width, scratch.queries + i * units);
     scratch.positions[i] = args.rows->positions[token];
   }
 }
@@ -180,7 +182,8 @@ inline void find_groups(const AttendArgs& args, const AttendTile& t, int64_t pie
 inline PieceTask piece_task(const AttendArgs& args, const AttendScratch& scratch) {
   PieceTask task{};
   task.value_offset = key_units(*args.pool);
-  task.query_units = args.pool->head_width / unit_elements(args.pool->format);
+  task.key_units = vector_units(*args.pool);
+  task.query_units = query_units(*args.pool);
   task.width = padded_width(args.pool->head_width);
   task.scale = score_scale(args);
   task.scores = scratch.scores;
@@ -206,10 +209,14 @@ void merge_block(const PieceTask& task, float* state, const float* results) {
 
 template <class Kernel>
 void run_piece(const AttendArgs& args, const PieceTask& task) {
-  if (args.pool->format == KvFormat::kBfloat16)
-    Kernel::template piece<KvFormat::kBfloat16>(task);
-  else
-    Kernel::template piece<KvFormat::kFloat32>(task);
+  switch (args.pool->format) {
+    case KvFormat::kFloat32:
+      return Kernel::template piece<KvFormat::kFloat32>(task);
+    case KvFormat::kBfloat16:
+      return Kernel::template piece<KvFormat::kBfloat16>(task);
+    case KvFormat::kInt8:
+      return Kernel::template piece<KvFormat::kInt8>(task);
+  }
 }
 
 template <class Kernel>

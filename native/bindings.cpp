@@ -125,13 +125,19 @@ GateKind gate_kind(nb::handle activation) {
   throw nb::value_error(("activation " + name + " is unknown").c_str());
 }
 
+// In the order of KvFormat.
+constexpr const char* kKvFormats[] = {"float32", "bfloat16", "int8"};
+
+KvFormat kv_format(const std::string& name) {
+  for (size_t i = 0; i < std::size(kKvFormats); ++i)
+    if (name == kKvFormats[i]) return static_cast<KvFormat>(i);
+  throw nb::value_error(("kv_format " + name + " is unknown").c_str());
+}
+
 KvPool kv_pool(nb::handle layout) {
   const auto number = [&](const char* name) { return nb::cast<int64_t>(layout.attr(name)); };
-  const auto format = nb::cast<std::string>(layout.attr("kv_format").attr("value"));
-  if (format != "float32" && format != "bfloat16")
-    throw nb::value_error(("kv_format " + format + " is unknown").c_str());
   return {nullptr,
-          format == "float32" ? KvFormat::kFloat32 : KvFormat::kBfloat16,
+          kv_format(nb::cast<std::string>(layout.attr("kv_format").attr("value"))),
           number("num_layers"),
           number("num_blocks"),
           number("block_size"),

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kUnitBytes = 4;
 
-// The first `num_keys` (< 16) keys of a group. An odd count ends in the low half of a pair of values.
+// The first `num_keys` (< 16) keys of a group. The last unit of values may be shared with keys that stay.
 void copy_part(const KvPool& pool, const uint32_t* source, uint32_t* target, int64_t num_keys) {
   for (int64_t at = 0; at < key_units(pool); at += kGroupKeys)
     std::memcpy(target + at, source + at, num_keys * kUnitBytes);
@@ -19,9 +19,13 @@ void copy_part(const KvPool& pool, const uint32_t* source, uint32_t* target, int
   const int64_t elements = unit_elements(pool.format);
   const int64_t whole = num_keys / elements * width;
   std::memcpy(target, source, whole * kUnitBytes);
-  if (num_keys % elements == 0) return;
-  for (int64_t e = whole; e < whole + width; ++e)
-    target[e] = (target[e] & 0xffff0000u) | (source[e] & 0x0000ffffu);
+  const uint32_t copied = (1u << (num_keys % elements * 32 / elements)) - 1;
+  if (copied != 0)
+    for (int64_t e = whole; e < whole + width; ++e) target[e] = (target[e] & ~copied) | (source[e] & copied);
+  if (scale_units(pool) > 0) {
+    const int64_t scales = value_units(pool) - scale_units(pool);
+    std::memcpy(target + scales, source + scales, num_keys * kUnitBytes);
+  }
 }
 
 }  // namespace

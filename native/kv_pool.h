@@ -3,11 +3,14 @@
 // A block holds `block_size` tokens of one layer. Keys lie in groups of 16, the lanes of a vector:
 //
 //   pool  = [layer][block][kv_head][block_size / 16] groups
-//   group = K units [E / u][16 keys], then V units [16 / u][E rounded up to 16]
+//   group = K units [E / u, rounded up][16 keys], then V units [16 / u][E rounded up to 16]
 //
-// A unit is 4 bytes: one float32 (u = 1) or a pair of bfloat16, the even element low (u = 2). K pairs
-// neighbouring head elements, V pairs neighbouring keys, so both products of attention are sums of unit *
-// unit over vectors of units.
+// A unit is 4 bytes: one float32 (u = 1), a pair of bfloat16 (u = 2) or four int8 (u = 4), the first element
+// in the low bits. A unit of K holds neighbouring head elements, one of V neighbouring keys, so both products
+// of attention are sums of unit * unit over vectors of units.
+//
+// int8 has a scale for each token and head: 16 float32 behind the K units, of the keys, and 16 behind the V
+// units. K is stored with 128 added, as the instruction that multiplies it by signed numbers wants it.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +18,7 @@
 
 namespace paceline {
 
-enum class KvFormat : int32_t { kFloat32 = 0, kBfloat16 = 1 };
+enum class KvFormat : int32_t { kFloat32 = 0, kBfloat16 = 1, kInt8 = 2 };
 
 constexpr int64_t kGroupKeys = 16;  // block_size is a multiple of it
 constexpr int64_t kMaxHeadWidth = 512;

@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "attention_int8.h"
 #include "attention_layout.h"
 
 namespace paceline {
@@ -33,7 +34,42 @@ inline void rotate(const float* x, const float* cos, const float* sin, int64_t h
   for (int64_t i = 2 * half; i < head_width; ++i) out[i] = x[i];
 }
 
+// A vector to store in int8, made finite, and its scale.
+struct Int8Vector {
+  float x[kMaxHeadWidth];
+  Int8Scale scale;
+
+  Int8Vector(const float* source, int64_t width) {
+    for (int64_t e = 0; e < width; ++e) x[e] = finite(source[e]);
+    scale = int8_scale(x, width);
+  }
+  int32_t step(int64_t e) const { return nearest(x[e] * scale.inverse); }
+};
+
+// A key's scale lies in the row behind its units.
+inline void store_int8_key(const KvPool& pool, const float* x, uint32_t* group, int64_t lane) {
+  const int64_t units = vector_units(pool);
+  const Int8Vector key(x, pool.head_width);
+  for (int64_t u = 0; u < units; ++u) {
+    uint32_t unit = 0;
+    for (int64_t e = 4 * u; e < 4 * u + 4 && e < pool.head_width; ++e)
+      unit |= static_cast<uint32_t>(key.step(e) + kKeyOffset) << (e % 4 * 8);
+    group[u * kGroupKeys + lane] = unit;
+  }
+  std::memcpy(group + units * kGroupKeys + lane, &key.scale.scale, sizeof key.scale.scale);
+}
+
+// Four neighbouring keys share a unit: write bytes only.
+inline void store_int8_value(const KvPool& pool, const float* x, uint32_t* values, int64_t lane) {
+  const int64_t width = padded_width(pool.head_width);
+  const Int8Vector value(x, pool.head_width);
+  auto* bytes = reinterpret_cast<int8_t*>(values + lane / 4 * width) + lane % 4;
+  for (int64_t e = 0; e < pool.head_width; ++e) bytes[4 * e] = static_cast<int8_t>(value.step(e));
+  std::memcpy(values + value_units(pool) - scale_units(pool) + lane, &value.scale.scale, sizeof(float));
+}
+
 inline void store_key(const KvPool& pool, const float* x, uint32_t* group, int64_t lane) {
+  if (pool.format == KvFormat::kInt8) return store_int8_key(pool, x, group, lane);
   if (pool.format == KvFormat::kFloat32) {
     float* keys = reinterpret_cast<float*>(group) + lane;
     for (int64_t e = 0; e < pool.head_width; ++e) keys[e * kGroupKeys] = finite(x[e]);
@@ -47,6 +83,7 @@ inline void store_key(const KvPool& pool, const float* x, uint32_t* group, int64
 // Two neighbouring keys share units, and another thread may be storing the other one: write halves only.
 inline void store_value(const KvPool& pool, const float* x, uint32_t* group, int64_t lane) {
   const int64_t width = padded_width(pool.head_width);
+  if (pool.format == KvFormat::kInt8) return store_int8_value(pool, x, group + key_units(pool), lane);
   if (pool.format == KvFormat::kFloat32) {
     float* values = reinterpret_cast<float*>(group + key_units(pool)) + lane * width;
     for (int64_t e = 0; e < pool.head_width; ++e) values[e] = finite(x[e]);

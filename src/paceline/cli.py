@@ -68,7 +68,7 @@ def serve(  # one parameter a flag is how typer reads a command line
     quantization: Annotated[
         str | None, typer.Option("--quantization", "-q", help="int8: faster, less exact. Default: as in the file.")
     ] = None,
-    kv_cache_dtype: Annotated[str, typer.Option(help="auto, float32 or bfloat16.")] = "auto",
+    kv_cache_dtype: Annotated[str, typer.Option(help="auto (bfloat16), float32, bfloat16 or int8.")] = "auto",
     enable_prefix_caching: Annotated[
         bool, typer.Option(help="Reuse the KV of prefixes computed before; answers do not depend on it.")
     ] = True,

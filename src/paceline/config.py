@@ -14,7 +14,7 @@ from paceline.errors import ConfigError
 DEFAULT_MODEL = "smollm2-135m"
 DEFAULT_ENGINE_FACTORY = "paceline.engine.engine:build_engine"
 GENERATION_CONFIGS = ("auto", "none", "vllm")
-KV_CACHE_DTYPES = ("auto", "float32", "bfloat16")
+KV_CACHE_DTYPES = ("auto", "float32", "bfloat16", "int8")
 INSTRUCTION_SETS = ("avx512", "portable")
 LOG_FORMATS = ("plain", "json")
 POOLING_TYPES = ("last", "mean")

@@ -7,7 +7,7 @@ import pytest
 from paceline.costs.capacity import Replica
 from paceline.costs.estimator import DatasheetEstimator
 from paceline.costs.formats import WEIGHT_FORMATS
-from paceline.costs.hardware import find_hardware
+from paceline.costs.hardware import CATALOGUE, find_hardware
 from paceline.costs.known_models import find_model
 from paceline.costs.load import Load, Margins, Targets
 from paceline.costs.planner import plan
@@ -40,6 +40,34 @@ def test_a_card_has_its_datasheet_and_ridge_point(
     card = find_hardware(name)
     assert (card.flops_per_s, card.bytes_per_s, card.memory_bytes) == (flops_per_s, bytes_per_s, memory_bytes)
     assert round(card.ridge_flops_per_byte) == ridge
+
+
+# What vendors print with 2:4 sparsity, in TFLOPS. V100 and T4 have none.
+WITH_SPARSITY = {
+    "H100": 1979,
+    "H100-PCIe": 1513,
+    "H100-NVL": 1671,
+    "H200": 1979,
+    "B200": 4500,
+    "A100": 624,
+    "A100-40GB": 624,
+    "L4": 242,
+    "L40S": 733,
+    "A10": 250,
+    "RTX-3090": 142,
+    "RTX-4090": 330.4,
+    "RTX-5090": 419,
+    "MI300X": 2614.9,
+    "MI325X": 2614.9,
+}
+
+
+@pytest.mark.parametrize("name", [name for name in CATALOGUE if name not in ("V100", "T4")])
+def test_the_catalogue_has_dense_arithmetic_and_says_where_it_is_from(name: str) -> None:
+    card = CATALOGUE[name]
+    # The L40S datasheet prints 362.05 and 733: not quite a half.
+    assert card.flops_per_s == pytest.approx(WITH_SPARSITY[name] * 1e12 / 2, rel=0.015)
+    assert any(kind in card.source for kind in ("datasheet", "data sheet", "white paper", "Technical Brief"))
 
 
 # Intensity

@@ -101,6 +101,7 @@ class Machine:
     spec: ModelSpec
     compiler: GrammarCompiler
     eos_ids: frozenset[int]
+    kv_format: KvFormat
     plain_bits: dict[tuple[object, ...], list[Bits]] = field(default_factory=dict)
 
     def loop(self, num_blocks: int, budget: int, reserve: Reserve) -> tuple[StepLoop, Watch]:
@@ -110,7 +111,7 @@ class Machine:
             BLOCK_SIZE,
             self.spec.num_kv_heads,
             self.spec.head_width,
-            KvFormat.BFLOAT16,
+            self.kv_format,
         )
         session = self.backend.session(self.model, SessionShape(budget, MAX_ROWS, layout))
         watch = Watch(ModelExecutor(session, RowTable(MAX_ROWS, MAX_CONTEXT, PLAIN_BLOCKS), self.compiler))
@@ -150,14 +151,16 @@ def same(bits: Bits, wanted: Bits, request: Request) -> bool:
     )
 
 
-def load(isa: str | None, num_threads: int) -> Machine:
+def load(isa: str | None, num_threads: int, int8: bool = False) -> Machine:
+    """`int8`: weights and KV."""
     checkpoint = open_checkpoint(resolve("smollm2-135m"))
-    backend = CpuBackend(num_threads, isa)
+    backend = CpuBackend(num_threads, isa, per_channel=int8)
     tokenizer = load_model_text("smollm2-135m").tokenizer
     compiler = GrammarCompiler(checkpoint.spec.vocab_size)
     compiler.learn_spellings(spellings_of(tokenizer))
     model = load_model(checkpoint, backend, MAX_CONTEXT)
-    return Machine(backend, model, checkpoint.spec, compiler, tokenizer.eos_ids)
+    kv_format = KvFormat.INT8 if int8 else KvFormat.BFLOAT16
+    return Machine(backend, model, checkpoint.spec, compiler, tokenizer.eos_ids, kv_format)
 
 
 def draw_requests(rng: random.Random, machine: Machine, longest: int) -> list[Request]:
@@ -243,9 +246,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--isa", default=None)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--int8", action="store_true", help="weights and KV in int8")
     parser.add_argument("--longest", type=int, default=400, help="longest shared prefix, tokens")
     options = parser.parse_args()
-    machine, counts = load(options.isa, options.threads), Counts()
+    machine, counts = load(options.isa, options.threads, options.int8), Counts()
     for seed in range(options.seed, options.seed + options.mixes):
         run_mix(machine, seed, options.longest, counts)
     print(f"{Path(__file__).name}: {options} equal to plain runs: {counts}")

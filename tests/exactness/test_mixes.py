@@ -10,20 +10,21 @@ from paceline.ops.cpu import instruction_sets
 
 # A taste of each; `make soak` runs hundreds.
 FAST_MIXES, SLOW_MIXES = 12, 1
-MACHINES = [(isa, threads) for isa in instruction_sets() for threads in (1, 2)]
+MACHINES = [(isa, threads, False) for isa in instruction_sets() for threads in (1, 2)]
+MACHINES.append((instruction_sets()[0], 2, True))
 
 
 @cache
-def machine(isa: str, threads: int) -> Machine:
-    return load(isa, threads)
+def machine(isa: str, threads: int, int8: bool = False) -> Machine:
+    return load(isa, threads, int8)
 
 
-@pytest.mark.parametrize(("isa", "threads"), MACHINES)
-def test_mixes_have_the_bits_of_plain_runs(isa: str, threads: int) -> None:
+@pytest.mark.parametrize(("isa", "threads", "int8"), MACHINES)
+def test_mixes_have_the_bits_of_plain_runs(isa: str, threads: int, int8: bool) -> None:
     is_fast = isa != "portable"
     counts = Counts()
     for seed in range(FAST_MIXES if is_fast else SLOW_MIXES):
-        run_mix(machine(isa, threads), seed, 400 if is_fast else 60, counts)
+        run_mix(machine(isa, threads, int8), seed, 400 if is_fast else 60, counts)
     assert counts.tokens > (600 if is_fast else 20)
     assert not is_fast or (counts.with_preemption >= 3 and counts.with_partial_copy >= 3), counts
     assert not is_fast or (counts.with_grammar >= 6 and counts.forced >= 50), counts

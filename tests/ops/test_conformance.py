@@ -21,7 +21,7 @@ from op_models import (
 
 from paceline.ops.cpu import CpuBackend
 from paceline.ops.dequantize import row_bytes
-from paceline.ops.protocol import Activation, AttentionShape, Backend, HostTensor, TensorKind
+from paceline.ops.protocol import Activation, AttentionShape, Backend, HostTensor, KvFormat, TensorKind
 from paceline.ops.reference import ReferenceBackend
 
 RNG = np.random.default_rng(11)
@@ -143,14 +143,15 @@ def test_linear_over_stacked_tensors(backend: CpuBackend) -> None:
 
 
 # float32 KV: rounding of sums. bfloat16 KV: keys and values are rounded alike on both sides; the query and the weights
-# of the softmax are rounded on ours only.
-@pytest.mark.parametrize(("kv_format", "tolerance"), [("float32", 1e-5), ("bfloat16", 1e-2)])
+# of the softmax are rounded on ours only. int8 KV: only the query is, to 8 bits.
+@pytest.mark.parametrize("head_width", [16, 22])
+@pytest.mark.parametrize(("kv_format", "tolerance"), [("float32", 1e-5), ("bfloat16", 1e-2), ("int8", 2e-2)])
 @pytest.mark.parametrize(("window", "soft_cap"), [(None, None), (50, None), (None, 5.0), (130, 20.0)])
 def test_attention_over_chunks_and_decodes(
-    backend: CpuBackend, kv_format: str, tolerance: float, window: int | None, soft_cap: float | None
+    backend: CpuBackend, kv_format: str, tolerance: float, window: int | None, soft_cap: float | None, head_width: int
 ) -> None:
-    shape = AttentionShape(6, 2, 16, scale=0.25, window=window, soft_cap=soft_cap)
-    qkv = RNG.normal(size=(64, 10 * 16))
+    shape = AttentionShape(6, 2, head_width, scale=0.25, window=window, soft_cap=soft_cap)
+    qkv = RNG.normal(size=(64, 10 * head_width))
 
     def make(b: Backend):
         table = b.weight([float_tensor(qkv)])
@@ -158,7 +159,7 @@ def test_attention_over_chunks_and_decodes(
         def hidden(ops):
             x = ops.attend(ops.rotary_store(ops.embed(table), 1, shape), 1, shape)
             q = ops.rotary_store(ops.embed(table), 0, shape)
-            return ops.add_norm(x, ops.attend(q, 0, shape), b.vector(float_tensor(np.ones(96))), 1e-5)[1]
+            return ops.add_norm(x, ops.attend(q, 0, shape), b.vector(float_tensor(np.ones(6 * head_width))), 1e-5)[1]
 
         return hidden
 
@@ -169,7 +170,7 @@ def test_attention_over_chunks_and_decodes(
         batch_of([(0, 37, tokens[37:38]), (1, 150, tokens[150:290]), (2, 0, tokens[:3])], tables),
         batch_of([(1, 290, tokens[290:291]), (0, 38, tokens[38:39])], tables),
     ]
-    kv = kv_layout(num_layers=2, kv_format=kv_format)
+    kv = kv_layout(num_layers=2, head_width=head_width, kv_format=kv_format)
     ours, expected = make_session(backend, make, kv), make_session(ReferenceBackend(), make, kv)
     for step in steps:
         rows = int32(np.arange(len(step.tokens)))
@@ -178,7 +179,9 @@ def test_attention_over_chunks_and_decodes(
         assert error(ours.logits(rows), expected.logits(rows)) <= tolerance
 
 
-def test_copied_blocks_are_read_like_their_source(backend: CpuBackend) -> None:
+@pytest.mark.parametrize("copied", range(1, 5))
+@pytest.mark.parametrize("kv_format", list(KvFormat))
+def test_copied_blocks_are_read_like_their_source(backend: CpuBackend, kv_format: KvFormat, copied: int) -> None:
     shape = AttentionShape(2, 2, 16, scale=0.25)
     qkv = RNG.normal(size=(32, 6 * 16))
 
@@ -186,11 +189,13 @@ def test_copied_blocks_are_read_like_their_source(backend: CpuBackend) -> None:
         table = b.weight([float_tensor(qkv)])
         return lambda ops: ops.attend(ops.rotary_store(ops.embed(table), 0, shape), 0, shape)
 
-    session = make_session(backend, make)
+    session = make_session(backend, make, kv_layout(kv_format=kv_format))
+    end = 16 + copied
     tables = int32([[3, 4], [3, 9]])
     session.forward(batch_of([(0, 0, range(20))], tables))
-    session.forward(batch_of([(0, 20, [30])], tables))
+    session.forward(batch_of([(0, end, [30])], tables))
     expected = session.logits(int32([0]))
-    session.copy_blocks(int32([[4, 7, 4], [7, 9, 4]]))
-    session.forward(batch_of([(1, 20, [30])], tables))
+    session.forward(batch_of([(1, 16, range(5, 11))], tables))
+    session.copy_blocks(int32([[4, 7, copied], [7, 9, copied]]))
+    session.forward(batch_of([(1, end, [30])], tables))
     assert np.array_equal(session.logits(int32([0])), expected)

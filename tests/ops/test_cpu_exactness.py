@@ -51,8 +51,8 @@ def make_hidden(backend: Backend):
     return hidden
 
 
-def new_session(isa: str, num_threads: int, per_channel: bool = False) -> Session:
-    kv = kv_layout(num_layers=LAYERS, head_width=32, kv_format="bfloat16")
+def new_session(isa: str, num_threads: int, per_channel: bool = False, kv_format: str = "bfloat16") -> Session:
+    kv = kv_layout(num_layers=LAYERS, head_width=32, kv_format=kv_format)
     return make_session(cpu_backend(isa, num_threads, per_channel), make_hidden, kv)
 
 
@@ -85,12 +85,12 @@ def random_chunks(seed: int) -> Iterator[list[tuple[int, int]]]:
             yield step
 
 
-@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize(("per_channel", "kv_format"), [(False, "bfloat16"), (True, "int8"), (False, "float32")])
 @pytest.mark.parametrize("isa", ["avx512", "portable"])
-def test_bits_depend_on_neither_batch_nor_chunks_nor_threads(isa: str, per_channel: bool) -> None:
-    plain = hidden_states(new_session(isa, 1, per_channel), iter([[(0, 301)], [(1, 17)], [(2, 64)]]))
+def test_bits_depend_on_neither_batch_nor_chunks_nor_threads(isa: str, per_channel: bool, kv_format: str) -> None:
+    plain = hidden_states(new_session(isa, 1, per_channel, kv_format), iter([[(0, 301)], [(1, 17)], [(2, 64)]]))
     for num_threads in (1, 2):
-        session = new_session(isa, num_threads, per_channel)
+        session = new_session(isa, num_threads, per_channel, kv_format)
         for seed in range(4):
             mixed = hidden_states(session, random_chunks(seed))
             assert all(same_bits(a, b) for a, b in zip(mixed, plain, strict=True))

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from paceline.bench.jsonl import read_result
 from paceline.costs.estimator import DatasheetEstimator
 from paceline.costs.fitted import FittedStepTime
+from paceline.costs.speculation import Speculation
 from paceline.costs.step import LinearLaw
 from paceline.errors import ConfigError
 from paceline.sim.costs_option import parse_costs
@@ -85,10 +87,18 @@ def test_costs_are_a_law_a_datasheet_or_a_fit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("knob", KNOBS)
 def test_every_knob_can_be_swept(knob: str) -> None:
-    values = {"order": "first-come", "policy": "static", "router": "prefix", "ttft": "300ms", "itl": "20ms"}
-    name, texts, scenarios = parse_sweep(f"{knob}={values.get(knob, '70')}", SCENARIO)
+    scenario = replace(SCENARIO, speculation=Speculation(0.7, 4, 0.1))
+    values = {
+        "draft": "8",
+        "order": "first-come",
+        "policy": "static",
+        "router": "prefix",
+        "ttft": "300ms",
+        "itl": "20ms",
+    }
+    name, texts, scenarios = parse_sweep(f"{knob}={values.get(knob, '70')}", scenario)
     assert (name, len(texts), len(scenarios)) == (knob, 1, 1)
-    assert scenarios[0] != SCENARIO
+    assert scenarios[0] != scenario
 
 
 def test_a_trace_is_sent_at_its_own_times(tmp_path: Path) -> None:

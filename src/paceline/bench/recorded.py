@@ -5,10 +5,11 @@ from dataclasses import replace
 
 from paceline.bench.alternate import COMPARED
 from paceline.bench.endpoint import BenchError
-from paceline.bench.measures import Summary, Window, summarize
+from paceline.bench.measures import Summary
 from paceline.bench.merge import merge_results
 from paceline.bench.pairs import paired_ratio
 from paceline.bench.result import PairedRatio, Point, Result
+from paceline.bench.thinned import summarize_point
 
 Load = tuple[int | None, float | None, float | None]
 
@@ -52,8 +53,7 @@ def by_load(result: Result) -> dict[Load, list[Summary]]:
     """The measures of every point, those at the same load together."""
     found: dict[Load, list[Summary]] = {}
     for point in result.header.points:
-        window = Window(point.window_start_s, point.window_end_s)
-        summary = summarize(result.records_of(point), window, result.header.targets)
+        summary = summarize_point(result.records_of(point), point, result.header.targets)
         found.setdefault(load_of(point), []).append(summary)
     return found
 

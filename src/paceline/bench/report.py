@@ -145,7 +145,7 @@ def _doubts(view: View) -> list[str]:
 
 
 def _summary(header: Header, views: Sequence[View]) -> str:
-    num = sum(len(view.records) for view in views)
+    num = sum(round(len(view.records) / view.point.kept_share) for view in views)
     loads = "one load" if len(views) == 1 else f"{len(views)} loads"
     return f"{num} requests at {loads}, started {header.started_at}. Targets: {_targets(header.targets)}."
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 
-from paceline.bench.measures import Summary, Window, summarize
+from paceline.bench.measures import Summary, Window
 from paceline.bench.record import RequestRecord
 from paceline.bench.result import Point, Result
+from paceline.bench.thinned import summarize_point
 
 Json = dict[str, object]
 
@@ -44,7 +45,7 @@ def _view(result: Result, point: Point) -> View:
     records = result.records_of(point)
     window = Window(point.window_start_s, point.window_end_s)
     streams = [record for record in records if record.index not in point.injected]
-    return View(point, records, window, summarize(streams, window, result.header.targets))
+    return View(point, records, window, summarize_point(streams, point, result.header.targets))
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,9 @@ class Point:
 
     Events count where `window_start_s <= time < window_end_s`: warm-up before, cool-down after. `warnings` is the
     client's check of itself, `limited_by` says in one sentence what holds the throughput here. `injected`: indexes of
-    the records that disturbed the others on purpose (the long prompt of `hol`). `client_lag_p99_s`: how late the
-    client's event loop woke; `client_busy_share`: of one core, what the client used.
+    the records that disturbed the others on purpose (the long prompt of `hol`). `kept_share`: the share of the requests
+    that is recorded (of a long simulation not all); counts and rates are those of the records, divided by it.
+    `client_lag_p99_s`: how late the client's event loop woke; `client_busy_share`: of one core, what the client used.
     """
 
     label: str
@@ -51,6 +52,7 @@ class Point:
     shared_share: float | None = None
     server: str = ""
     injected: tuple[int, ...] = ()
+    kept_share: float = 1.0
     warnings: tuple[str, ...] = ()
     limited_by: str = ""
     client_lag_p99_s: float = 0.0

@@ -36,8 +36,10 @@ _WEIGHTS = (
     NumberFormat("nvfp4", 9 / 16, "4 bits and an 8-bit scale for each 16"),
 )
 WEIGHT_FORMATS = {entry.name: entry for entry in _WEIGHTS}
-_KV_NAMES = ("float32", "bf16", "fp16", "fp8", "int8")
-KV_FORMATS = {name: WEIGHT_FORMATS[name] for name in _KV_NAMES}
+_KV_NAMES = ("float32", "bf16", "fp16", "fp8")
+KV_FORMATS = {name: WEIGHT_FORMATS[name] for name in _KV_NAMES} | {
+    "int8": NumberFormat("int8", 1 + 4 / 128, "8 bits, a 32-bit scale for each token and head, here of 128")
+}
 _SPELLINGS = {
     "bfloat16": "bf16",
     "float16": "fp16",

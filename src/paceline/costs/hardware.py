@@ -48,25 +48,38 @@ class Hardware:
         return self.ridge_flops_per_byte * weight_bytes / 2.0
 
 
+# Vendors print arithmetic with 2:4 sparsity first, and some print nothing else: half of that is dense.
 _NVIDIA = "NVIDIA {} datasheet, dense"
+_HALF = "NVIDIA {} datasheet, half of {} TFLOPS with sparsity"
+_PAPER = "NVIDIA {} GPU Architecture white paper, dense, float32 sums"
+_AMD = "AMD Instinct {} data sheet, dense"
 _CARDS = (
-    Hardware("H100", 989e12, 3.35e12, 80 * GIB, 450e9, _NVIDIA.format("H100 SXM5")),
-    Hardware("H100-PCIe", 756e12, 2.0e12, 80 * GIB, 64e9, _NVIDIA.format("H100 PCIe")),
-    Hardware("H100-NVL", 835e12, 3.9e12, 94 * GB, 300e9, _NVIDIA.format("H100 NVL")),
-    Hardware("H200", 989e12, 4.8e12, 141 * GB, 450e9, _NVIDIA.format("H200 SXM")),
-    Hardware("B200", 2250e12, 8.0e12, 180 * GB, 900e9, _NVIDIA.format("DGX B200, an eighth of the system,")),
-    Hardware("A100", 312e12, 2.0e12, 80 * GIB, 300e9, _NVIDIA.format("A100 80GB SXM")),
-    Hardware("A100-40GB", 312e12, 1.555e12, 40 * GIB, 300e9, _NVIDIA.format("A100 40GB SXM")),
-    Hardware("V100", 125e12, 0.9e12, 32 * GIB, 150e9, _NVIDIA.format("V100 SXM2 32GB (fp16)")),
-    Hardware("L4", 121e12, 0.3e12, 24 * GB, 32e9, _NVIDIA.format("L4, half of its figure with sparsity,")),
+    Hardware("H100", 989e12, 3.35e12, 80 * GIB, 450e9, _HALF.format("H100 Tensor Core GPU (SXM)", "1,979")),
+    Hardware("H100-PCIe", 756e12, 2.0e12, 80 * GIB, 64e9, _HALF.format("H100 Tensor Core GPU (PCIe)", "1,513")),
+    Hardware("H100-NVL", 835e12, 3.9e12, 94 * GB, 300e9, _HALF.format("H100 Tensor Core GPU (NVL)", "1,671")),
+    Hardware("H200", 989e12, 4.8e12, 141 * GB, 450e9, _HALF.format("H200 Tensor Core GPU (SXM)", "1,979")),
+    Hardware(
+        "B200",
+        2250e12,
+        8.0e12,
+        180 * GB,
+        900e9,
+        "NVIDIA Blackwell Architecture Technical Brief (HGX B200), dense; memory: DGX B200 datasheet, an eighth",
+    ),
+    Hardware(
+        "A100", 312e12, 2.0e12, 80 * GIB, 300e9, _NVIDIA.format("A100 80GB (SXM)") + ", 2,039 GB/s taken as 2.0 TB/s"
+    ),
+    Hardware("A100-40GB", 312e12, 1.555e12, 40 * GIB, 300e9, _NVIDIA.format("A100 40GB (SXM)")),
+    Hardware("V100", 125e12, 0.9e12, 32 * GIB, 150e9, _NVIDIA.format("V100 Tensor Core GPU (SXM2, fp16)")),
+    Hardware("L4", 121e12, 0.3e12, 24 * GB, 32e9, _HALF.format("L4 Tensor Core GPU", "242")),
     Hardware("L40S", 362e12, 0.864e12, 48 * GB, 32e9, _NVIDIA.format("L40S")),
-    Hardware("A10", 125e12, 0.6e12, 24 * GB, 32e9, _NVIDIA.format("A10")),
-    Hardware("T4", 65e12, 0.32e12, 16 * GB, 16e9, _NVIDIA.format("T4 (fp16)")),
-    Hardware("RTX-3090", 71e12, 0.936e12, 24 * GIB, 32e9, "NVIDIA GA102 white paper, dense, float32 sums"),
-    Hardware("RTX-4090", 165.2e12, 1.008e12, 24 * GIB, 32e9, "NVIDIA Ada white paper, dense, float32 sums"),
-    Hardware("RTX-5090", 209.5e12, 1.792e12, 32 * GIB, 64e9, "NVIDIA RTX Blackwell white paper, dense, float32 sums"),
-    Hardware("MI300X", 1307.4e12, 5.3e12, 192 * GB, 448e9, "AMD Instinct MI300X data sheet, dense"),
-    Hardware("MI325X", 1307.4e12, 6.0e12, 256 * GB, 448e9, "AMD Instinct MI325X data sheet, dense"),
+    Hardware("A10", 125e12, 0.6e12, 24 * GB, 32e9, _NVIDIA.format("A10 Tensor Core GPU")),
+    Hardware("T4", 65e12, 0.32e12, 16 * GB, 16e9, _NVIDIA.format("T4 Tensor Core GPU (fp16)")),
+    Hardware("RTX-3090", 71e12, 0.936e12, 24 * GIB, 32e9, _PAPER.format("Ampere GA102")),
+    Hardware("RTX-4090", 165.2e12, 1.008e12, 24 * GIB, 32e9, _PAPER.format("Ada")),
+    Hardware("RTX-5090", 209.5e12, 1.792e12, 32 * GIB, 64e9, _PAPER.format("RTX Blackwell")),
+    Hardware("MI300X", 1307.4e12, 5.3e12, 192 * GB, 448e9, _AMD.format("MI300X")),
+    Hardware("MI325X", 1307.4e12, 6.0e12, 256 * GB, 448e9, _AMD.format("MI325X")),
 )
 CATALOGUE = {card.name: card for card in _CARDS}
 _SPELLINGS = {

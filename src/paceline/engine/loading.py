@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 KV_MEMORY_SHARE = 0.25
 WARM_UP_STEPS = 8
 DEFAULT_POOLING = Pooling.MEAN
-BYTES = {KvFormat.FLOAT32: 4, KvFormat.BFLOAT16: 2}
 
 
 def load_engine(config: EngineConfig, reserve: Reserve | None = None) -> Engine:
@@ -96,10 +95,15 @@ def make_backend(num_threads: int, isa: str | None, quantization: str | None = N
     return CpuBackend(num_threads, isa, per_channel=quantization == "int8")
 
 
+def kv_token_bytes(spec: ModelSpec, kv_format: KvFormat) -> int:
+    """Keys and values of one token in every layer."""
+    return 2 * spec.num_layers * spec.num_kv_heads * kv_format.vector_bytes(spec.head_width)
+
+
 def kv_layout(config: EngineConfig, spec: ModelSpec, max_context: int) -> KvLayout:
     """The pool: `--kv-memory`, else a quarter of usable memory, and never more than every row at full context needs."""
     kv_format = KvFormat.BFLOAT16 if config.kv_cache_dtype == "auto" else KvFormat(config.kv_cache_dtype)
-    token_bytes = 2 * spec.num_layers * spec.num_kv_heads * spec.head_width * BYTES[kv_format]
+    token_bytes = kv_token_bytes(spec, kv_format)
     budget = config.kv_memory_bytes or int(usable_memory_bytes() * KV_MEMORY_SHARE)
     row_blocks = -(-max_context // config.block_size)
     num_blocks = min(budget // (token_bytes * config.block_size), row_blocks * config.max_num_seqs)

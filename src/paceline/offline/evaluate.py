@@ -31,7 +31,7 @@ class EvalOptions:
     stride: Annotated[str | None, typer.Option(help="Tokens from a window to the next. Default: half a window.")] = None
     quantization: Annotated[str | None, typer.Option(help="int8; of both models. Default: as in the file.")] = None
     against_quantization: Annotated[str | None, typer.Option(help="Of the compared model alone.")] = None
-    kv_cache_dtype: Annotated[str, typer.Option(help="auto, float32 or bfloat16; of both models.")] = "auto"
+    kv_cache_dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or int8; of both models.")] = "auto"
     against_kv_cache_dtype: Annotated[str | None, typer.Option(help="Of the compared model alone.")] = None
     isa: Annotated[str | None, typer.Option(help="avx512 or portable; of both. Default: the best here.")] = None
     against_isa: Annotated[str | None, typer.Option(help="Of the compared model alone.")] = None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from paceline.engine.loading import BYTES
+from paceline.engine.loading import kv_token_bytes
 from paceline.errors import CheckpointError
 from paceline.models.checkpoint import Checkpoint
 from paceline.models.directory_checkpoint import DirectoryCheckpoint
@@ -17,7 +17,7 @@ from paceline.models.gguf import GgufFile, read_gguf
 from paceline.models.gguf_checkpoint import GgufCheckpoint
 from paceline.models.safetensors import read_directory, read_json
 from paceline.models.spec import ModelSpec
-from paceline.ops.protocol import HostTensor
+from paceline.ops.protocol import HostTensor, KvFormat
 from paceline.text.folder_tokenizer import folder_tokenizer, read_object
 from paceline.text.gguf_tokenizer import gguf_tokenizer
 from paceline.text.template import folder_template, gguf_template
@@ -191,5 +191,4 @@ def _shares(tensors: Iterable[HostTensor]) -> tuple[TensorShare, ...]:
 
 def _kv_token_bytes(spec: ModelSpec) -> dict[str, int]:
     """Keys and values of one token in every layer, by how they are stored."""
-    num_values = 2 * spec.num_layers * spec.num_kv_heads * spec.head_width
-    return {kv_format.value: num_values * size for kv_format, size in BYTES.items()}
+    return {kv_format.value: kv_token_bytes(spec, kv_format) for kv_format in KvFormat}

@@ -74,10 +74,21 @@ class AttentionShape:
 
 
 class KvFormat(StrEnum):
-    """How keys and values are stored."""
+    """How keys and values are stored. `int8` has a float32 scale for each token and head."""
 
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
+    INT8 = "int8"
+
+    def vector_bytes(self, head_width: int) -> int:
+        """Of one token's key, or value, of one head: scale included."""
+        match self:
+            case KvFormat.FLOAT32:
+                return 4 * head_width
+            case KvFormat.BFLOAT16:
+                return 2 * head_width
+            case KvFormat.INT8:
+                return head_width + 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -246,10 +246,14 @@ def activate(gate: Values, activation: Activation) -> Values:
 
 
 def _as_stored(x: Values, kv_format: KvFormat) -> Float32Array:
-    """Rounded to the format (ties to even), as float32."""
+    """[T, KV heads, head width] rounded to the format (ties to even), as float32."""
     rounded = x.astype(np.float32)
     if kv_format is KvFormat.FLOAT32:
         return rounded
+    if kv_format is KvFormat.INT8:
+        largest = np.maximum(np.abs(rounded).max(axis=-1, keepdims=True), np.float32(1e-30))
+        steps: Float32Array = np.rint(rounded * (np.float32(127) / largest)) * (largest / np.float32(127))
+        return steps
     bits = np.ascontiguousarray(rounded).view(np.uint32)
     bits = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1)) & np.uint32(0xFFFF0000)
     return bits.view(np.float32)

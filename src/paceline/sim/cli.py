@@ -10,12 +10,13 @@ from rich.console import Console
 
 from paceline.bench.columns import written
 from paceline.bench.jsonl import write_result
-from paceline.bench.measures import Window, summarize
 from paceline.bench.options import command_line, with_fields
 from paceline.bench.report import write_report
 from paceline.bench.report_figure import Figure
 from paceline.bench.result import Result
 from paceline.bench.table import print_result
+from paceline.bench.thinned import summarize_point
+from paceline.sim.kept import MAX_CELLS
 from paceline.sim.options import Options
 from paceline.sim.recorded import about_recording, read_requests, simulate_recording
 from paceline.sim.scenario import Scenario, Simulated, result_of, simulate
@@ -48,7 +49,7 @@ def run(
         finish(options, result_of([simulate(scenario)], options.targets, command_line(), about))
         return
     knob, values, scenarios = parse_sweep(sweep, scenario)
-    runs = [simulate(each) for each in scenarios]
+    runs = [simulate(each, MAX_CELLS // len(scenarios)) for each in scenarios]
     result = result_of(runs, options.targets, command_line(), about)
     finish(options, result, [goodput_figure(result, scenarios, knob, values)])
     for run_of, each in zip(runs, scenarios, strict=True):
@@ -61,13 +62,13 @@ def finish(options: Options, result: Result, figures: Sequence[Figure] = ()) -> 
     write_result(options.out, result)
     write_report(report, result, "paceline simulate", figures)
     print_result(Console(), result)
-    typer.echo(f"{options.out} (every request), {report} (plots)")
+    is_whole = all(point.kept_share == 1.0 for point in result.header.points)
+    typer.echo(f"{options.out} ({'every request' if is_whole else 'requests kept'}), {report} (plots)")
 
 
 def told(run: Simulated, scenario: Scenario) -> str:
     """A point of a sweep in one line, by its own targets."""
-    window = Window(run.point.window_start_s, run.point.window_end_s)
-    summary = summarize(run.records, window, scenario.targets)
+    summary = summarize_point(run.records, run.point, scenario.targets)
     tpot = written(None if summary.tpot_s is None else summary.tpot_s.p50)
     return (
         f"{scenario.label}: goodput {summary.goodput_requests_per_s:.2f} of {summary.requests_per_s:.2f} requests/s "

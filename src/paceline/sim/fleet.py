@@ -37,7 +37,8 @@ class Kind(IntEnum):
 
 @dataclass(slots=True)
 class Turn:
-    """One request of a session, when it was meant to be sent, and what came of it so far. `is_prefill`: all that its
+    """One request of a session, when it was meant to be sent, and what came of it so far: when
+    tokens came, and how many. `is_prefill`: all that its
     replica does is the prompt, for another to go on.
     """
 
@@ -50,6 +51,7 @@ class Turn:
     replica: int = 0
     num_cached: int | None = None
     times_s: list[float] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
 
     @property
     def item(self) -> WorkItem:
@@ -158,6 +160,7 @@ class Fleet:
         assert turn.request is not None
         turn.is_prefill = False
         turn.times_s.append(now_s)
+        turn.tokens.append(1)
         replica, turn.sequence_id = self._handoff.submit(turn.request, turn.item.output_tokens)
         self._wake(turn, replica, now_s)
 
@@ -176,6 +179,7 @@ class Fleet:
                 self._pass_on(turn, output, now_s)
             else:
                 turn.times_s.append(now_s)
+                turn.tokens.append(len(output.tokens))
             if output.finish_reason is not None:
                 del self._turns[output.request_id]
                 replica.forget(turn.sequence_id)
@@ -204,8 +208,7 @@ class Fleet:
             self._next_session(now_s)
 
     def _record(self, turn: Turn, now_s: float, error: str | None = None) -> RequestRecord:
-        item, num_tokens = turn.item, len(turn.times_s)
-        ones = (1,) * num_tokens
+        item = turn.item
         return RequestRecord(
             index=item.index,
             intended_s=turn.intended_s,
@@ -213,11 +216,11 @@ class Fleet:
             ended_s=now_s,
             outcome=Outcome.COMPLETED if error is None else Outcome.FAILED,
             prompt_tokens=item.prompt_tokens,
-            output_tokens=num_tokens,
+            output_tokens=sum(turn.tokens),
             token_count=TokenCount.USAGE,
             event_times_s=tuple(turn.times_s),
-            event_tokens=ones,
-            read_sizes=ones,
+            event_tokens=tuple(turn.tokens),
+            read_sizes=(1,) * len(turn.tokens),
             cached_tokens=turn.num_cached,
             status=None if error is None else BAD_REQUEST,
             error=error,

@@ -16,6 +16,7 @@ from paceline.sim.handoff import Link
 from paceline.sim.policies import MAX_TOKENS, Order, Policy, PolicyKind
 from paceline.sim.router import RouterKind
 from paceline.sim.scenario import MAX_REPLICAS, Scenario
+from paceline.sim.speculation_option import NO_DRAFTS, parse_speculation, told_speculation
 from paceline.workload.item import WorkItem
 from paceline.workload.scaling import Scaling
 from paceline.workload.specs import parse_arrivals, parse_length_pair, parse_prefix, parse_sessions
@@ -56,6 +57,9 @@ class Options:
     prefill_replicas: Annotated[str, typer.Option(help="More servers, which only prefill; the others decode.")] = "0"
     transfer: Annotated[
         str | None, typer.Option(help="KV a prefill replica sends in a second: 50GB. Default: the hardware's link.")
+    ] = None
+    speculation: Annotated[
+        str | None, typer.Option(help="draft=K,alpha=A,cost=C: drafts a step, chance to keep one, cost of one.")
     ] = None
     ttft: Annotated[str | None, typer.Option(help="Target of the time to first token, such as 300ms.")] = None
     itl: Annotated[str | None, typer.Option(help="Target of a request's mean gap between tokens.")] = None
@@ -103,6 +107,7 @@ class Options:
             router=self.router,
             num_prefill=parse_count("--prefill-replicas", self.prefill_replicas),
             link=self._link(costs),
+            speculation=NO_DRAFTS if self.speculation is None else parse_speculation(self.speculation),
             targets=self.targets,
             label=self.policy,
         )
@@ -116,6 +121,7 @@ class Options:
                 "pool": f"{policy.pool_tokens} tokens in blocks of {policy.block_size}",
                 "costs": self.costs or LINEAR,
                 "fleet": f"{scenario.num_replicas}, {scenario.router}",
+                "speculation": told_speculation(scenario.speculation),
                 "prefill": f"{scenario.num_prefill} more" if scenario.link else "where decoded",
             },
             "workload": {

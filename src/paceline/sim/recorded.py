@@ -13,7 +13,7 @@ from paceline.errors import ConfigError
 from paceline.sim.executor import STOP_TOKEN
 from paceline.sim.recording import read_recording
 from paceline.sim.replay import Replay, ReplayedPart, replay_all
-from paceline.sim.requests import GREEDY
+from paceline.sim.requests import seeded
 from paceline.sim.scenario import Simulated
 from paceline.workload.item import WorkItem
 from paceline.workload.segments import new_segment
@@ -52,7 +52,7 @@ class RecordedRequests:
             request_id,
             known.prompt,
             stop,
-            GREEDY,
+            seeded(known.sampling.seed, item.index),
             arrival_s=arrival_s,
             priority=known.priority,
             namespace=known.namespace,

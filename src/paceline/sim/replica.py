@@ -2,24 +2,31 @@
 
 from paceline.core.loop import StepLoop
 from paceline.core.output import SequenceOutput
+from paceline.core.plan import Executor
 from paceline.core.request import Request, SequenceId
+from paceline.costs.speculation import Speculation
 from paceline.costs.step import StepTime
 from paceline.sim.executor import CostedExecutor, VirtualClock
 from paceline.sim.policies import Policy, SimScheduler, make_scheduler
+from paceline.sim.speculation import SpeculatingExecutor
+from paceline.sim.speculation_option import NO_DRAFTS
 
 
 class Replica:
     """Requests in, outputs out, one step at a time. `num_unanswered`: requests whose last output was not delivered."""
 
-    def __init__(self, policy: Policy, step_time: StepTime) -> None:
+    def __init__(self, policy: Policy, step_time: StepTime, speculation: Speculation = NO_DRAFTS) -> None:
         self.clock = VirtualClock()
-        self.scheduler: SimScheduler = make_scheduler(policy)
+        self.scheduler: SimScheduler = make_scheduler(policy, speculation.num_drafts)
         self.num_unanswered = 0
         self.num_steps = 0
         self.is_at_work = False
         self._num_submitted = 0
         self._lengths: dict[SequenceId, int] = {}
-        executor = CostedExecutor(policy.batch, step_time, self.clock, self._lengths.__getitem__)
+        lengths = self._lengths.__getitem__
+        executor: Executor = CostedExecutor(policy.batch, step_time, self.clock, lengths)
+        if speculation.num_drafts:
+            executor = SpeculatingExecutor(policy.batch, step_time, self.clock, lengths, speculation)
         self._loop = StepLoop(self.scheduler, executor)
 
     def submit(self, request: Request, output_tokens: int) -> SequenceId:

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from hashlib import shake_128
 from typing import Protocol
 
-from paceline.core.request import Request, RequestId, SamplingParams, StopRule
+from paceline.core.request import SEED_MASK, Request, RequestId, SamplingParams, StopRule
 from paceline.sim.executor import FILLER_TOKEN, STOP_TOKEN
 from paceline.workload.item import Segment, WorkItem
 from paceline.workload.segments import answered_index
 
-GREEDY = SamplingParams(temperature=0.0)
 TOKEN_BYTES = array("i").itemsize
 
 
@@ -24,6 +23,11 @@ class Requests(Protocol):
     def request(self, request_id: RequestId, item: WorkItem, arrival_s: float) -> Request:
         """The request that asks for `item`."""
         ...
+
+
+def seeded(seed: int, index: int) -> SamplingParams:
+    """How request `index` is sampled: simulated answers have no text, but whether a draft is kept is drawn."""
+    return SamplingParams(temperature=0.0, seed=(seed << 32) + index & SEED_MASK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,9 @@ class RequestMaker:
         prompt = array("i")
         for segment in item.prompt:
             prompt.extend(self.segment(segment))
-        return Request(request_id, prompt, self._stop(item.output_tokens), GREEDY, arrival_s=arrival_s)
+        return Request(
+            request_id, prompt, self._stop(item.output_tokens), seeded(self.seed, item.index), arrival_s=arrival_s
+        )
 
     def segment(self, segment: Segment) -> "array[int]":
         """The tokens of a segment."""

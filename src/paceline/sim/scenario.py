@@ -8,13 +8,16 @@ from paceline.bench.measures import Window, closed
 from paceline.bench.record import RequestRecord
 from paceline.bench.result import Experiment, Header, Point, Result, Targets
 from paceline.core.scheduler import Scheduler
+from paceline.costs.speculation import Speculation
 from paceline.costs.step import StepTime
 from paceline.sim.fleet import Fleet, Traffic
 from paceline.sim.handoff import Handoff, Link
+from paceline.sim.kept import MAX_CELLS, KeptRecords
 from paceline.sim.policies import Policy
 from paceline.sim.replica import Replica
 from paceline.sim.requests import RequestMaker, Requests
 from paceline.sim.router import ROUTERS, RouterKind
+from paceline.sim.speculation_option import NO_DRAFTS
 from paceline.workload.arrivals import ClosedLoop, at_rate
 from paceline.workload.item import WorkItem
 from paceline.workload.workload import Workload
@@ -45,13 +48,14 @@ class Scenario:
     router: RouterKind = RouterKind.LEAST_LOADED
     num_prefill: int = 0
     link: Link | None = None
+    speculation: Speculation = NO_DRAFTS
     targets: Targets = field(default_factory=Targets)
     label: str = "simulated"
 
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """A point, its requests, and what only the inside knows."""
+    """A point, its requests (of a long run some, see KeptRecords), and what only the inside knows."""
 
     point: Point
     records: tuple[RequestRecord, ...]
@@ -64,7 +68,8 @@ def make_pools(scenario: Scenario) -> dict[str, list[Replica]]:
     pools = {} if scenario.link is None else {"prefill": scenario.num_prefill}
     pools["replicas" if scenario.link is None else "decode"] = scenario.num_replicas
     return {
-        name: [Replica(scenario.policy, scenario.step_time) for _ in range(number)] for name, number in pools.items()
+        name: [Replica(scenario.policy, scenario.step_time, scenario.speculation) for _ in range(number)]
+        for name, number in pools.items()
     }
 
 
@@ -98,14 +103,17 @@ def busy_share(replicas: Sequence[Replica], elapsed_s: float) -> float:
     return sum(replica.clock.busy_s for replica in replicas) / max(elapsed_s * len(replicas), 1e-9)
 
 
-def simulate(scenario: Scenario) -> Simulated:
-    """Run it to its last answer."""
+def simulate(scenario: Scenario, max_cells: int = MAX_CELLS) -> Simulated:
+    """Run it to its last answer. `max_cells`: see KeptRecords."""
     pools = make_pools(scenario)
     fleet = make_fleet(scenario, pools)
     traffic = traffic_of(scenario)
-    records = tuple(fleet.run(traffic))
-    window = closed(Window(scenario.warmup_s), records)
-    elapsed_s = max((record.ended_s for record in records), default=0.0)
+    kept = KeptRecords(max_cells)
+    for record in fleet.run(traffic):
+        kept.add(record)
+    last = () if kept.last is None else (kept.last,)
+    window = closed(Window(scenario.warmup_s), last)
+    elapsed_s = last[0].ended_s if last else 0.0
     busy = {name: busy_share(replicas, elapsed_s) for name, replicas in pools.items()}
     replicas = [replica for pool in pools.values() for replica in pool]
     num_preemptions = sum(
@@ -119,10 +127,17 @@ def simulate(scenario: Scenario) -> Simulated:
         concurrency=traffic.concurrency,
         rate_per_s=rate_of(scenario),
         server=scenario.policy.kind,
-        warnings=() if any(window.holds(record.ended_s) for record in records) else (NOTHING_COUNTED,),
+        kept_share=kept.share,
+        warnings=_warnings(kept, window),
         limited_by=f"{shares}, {num_preemptions} preemptions",
     )
-    return Simulated(point, records, sum(replica.num_steps for replica in replicas), num_preemptions)
+    return Simulated(point, tuple(kept.records), sum(replica.num_steps for replica in replicas), num_preemptions)
+
+
+def _warnings(kept: KeptRecords, window: Window) -> tuple[str, ...]:
+    """What a reader has to know before the numbers."""
+    has_ended = any(window.holds(record.ended_s) for record in kept.records)
+    return (*(() if has_ended else (NOTHING_COUNTED,)), *(() if kept.warning is None else (kept.warning,)))
 
 
 def at_load(scenario: Scenario, concurrency: int | None = None, rate_per_s: float | None = None) -> Scenario:

@@ -2,7 +2,8 @@
 
 Behind the scheduler's interface, so that the same loop runs it on any executor, the real model's too. It stands for
 servers without a KV manager: each row owns the memory of the longest context. A row whose answer has ended goes on
-decoding its last token until the batch is over: that padding is in its plans, and costs what decoding costs.
+decoding its last token until the batch is over, logits and all: that padding is in its plans and costs what decoding
+costs; what is sampled of it is dropped.
 """
 
 from collections import deque
@@ -90,4 +91,4 @@ class StaticScheduler:
 
     def _decode(self, row: int, slot: Slot) -> RowStep:
         sequence = slot.sequence
-        return RowStep(row, len(sequence.tokens) - 1, 1, (), samples=sequence.finish_reason is None)
+        return RowStep(row, len(sequence.tokens) - 1, 1, (), samples=True)

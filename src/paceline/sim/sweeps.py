@@ -3,15 +3,16 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from paceline.bench.measures import summarize
 from paceline.bench.options import parse_seconds
 from paceline.bench.report_figure import COLORS, Figure, Json, axis, layout, views_of
 from paceline.bench.result import Result
+from paceline.bench.thinned import summarize_point
 from paceline.config import check_option, parse_count
 from paceline.errors import ConfigError
 from paceline.sim.policies import Order, PolicyKind
 from paceline.sim.router import RouterKind
 from paceline.sim.scenario import MAX_REPLICAS, Scenario, at_load
+from paceline.sim.speculation_option import checked_drafts
 
 Change = Callable[[Scenario, str], Scenario]
 
@@ -24,6 +25,10 @@ def _replicas(text: str) -> int:
     number = _count(text)
     check_option("--sweep (replicas)", number, 1, MAX_REPLICAS)
     return number
+
+
+def _drafts(text: str) -> int:
+    return 0 if text == "0" else checked_drafts("--sweep draft", _number(text))
 
 
 def _number(text: str) -> float:
@@ -50,6 +55,7 @@ KNOBS: Mapping[str, Change] = {
     "router": lambda s, text: replace(s, router=RouterKind(_named(RouterKind, text))),
     "rate": lambda s, text: at_load(s, rate_per_s=_number(text)),
     "concurrency": lambda s, text: at_load(s, concurrency=_count(text)),
+    "draft": lambda s, text: replace(s, speculation=replace(s.speculation, num_drafts=_drafts(text))),
     "ttft": lambda s, text: replace(s, targets=replace(s.targets, ttft_s=parse_seconds("--sweep ttft", text))),
     "itl": lambda s, text: replace(s, targets=replace(s.targets, itl_s=parse_seconds("--sweep itl", text))),
 }
@@ -65,6 +71,8 @@ def parse_sweep(text: str, scenario: Scenario) -> tuple[str, list[str], list[Sce
         raise ConfigError(f"--sweep {text!r}: expected KNOB=V1,V2,… with a knob of {', '.join(KNOBS)}")
     if knob == "prefill-replicas" and scenario.link is None:
         raise ConfigError("--sweep prefill-replicas: give --prefill-replicas as well, to have two pools")
+    if knob == "draft" and scenario.speculation.num_drafts == 0:
+        raise ConfigError("--sweep draft: give --speculation as well, for the chance that a draft is kept and its cost")
     if scenario.trace and knob in OF_ARRIVALS:
         raise ConfigError(f"--sweep {knob}: a trace has its own arrivals; use --speed")
     values = list(dict.fromkeys(value.strip() for value in rest.split(",")))
@@ -74,7 +82,7 @@ def parse_sweep(text: str, scenario: Scenario) -> tuple[str, list[str], list[Sce
 def goodput_figure(result: Result, scenarios: Sequence[Scenario], knob: str, values: Sequence[str]) -> Figure:
     """Goodput and throughput against the swept value; the target of each point is its scenario's."""
     summaries = [
-        summarize(view.records, view.window, scenario.targets)
+        summarize_point(view.records, view.point, scenario.targets)
         for view, scenario in zip(views_of(result), scenarios, strict=True)
     ]
     lines: tuple[Json, ...] = tuple(
