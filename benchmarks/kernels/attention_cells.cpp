@@ -16,8 +16,10 @@ constexpr double kRotaryOperations = 3;  // of a rotated element: two products a
 struct Format {
   const char* name;
   KvFormat format;
+  double operations;  // of an element of K and one of V, for a query
 };
-constexpr Format kFormats[] = {{"bfloat16", KvFormat::kBfloat16}};
+// int8 multiplies V by weights of two terms.
+constexpr Format kFormats[] = {{"bfloat16", KvFormat::kBfloat16, 4}, {"int8", KvFormat::kInt8, 6}};
 
 // Rows (sequences) with `num_tokens` each in the step, after `context` tokens of theirs.
 struct Case {
@@ -98,6 +100,7 @@ class AttentionCells {
 
   // Only AVX-512 has products of bfloat16; other sets widen.
   Arithmetic arithmetic() const {
+    if (format_.format == KvFormat::kInt8) return Arithmetic::kInt8;
     const bool has_products = bench_.instruction_set().name == std::string("avx512");
     return has_products ? Arithmetic::kBfloat16 : Arithmetic::kFloat32;
   }
@@ -141,7 +144,7 @@ class AttentionCells {
     cell.bytes = static_cast<double>(case_.num_rows * length_) * token_bytes();
     double pairs = 0;  // of a query and a key it sees
     for (const int32_t position : step.positions) pairs += position + 1;
-    cell.operations = pairs * kHeads * kWidth * 4;
+    cell.operations = pairs * kHeads * kWidth * format_.operations;
     cell.source = Source::kMemory;
     cell.arithmetic = arithmetic();
     bench_.measure(cell);
