@@ -23,6 +23,7 @@ soak: $(DEV_READY)
 	$(BIN)/python tests/exactness/mixes.py --mixes 210 --threads 1
 	$(BIN)/python tests/exactness/mixes.py --mixes 210 --threads 2
 	$(BIN)/python tests/exactness/mixes.py --mixes 20 --isa portable --longest 300
+	$(BIN)/python tests/exactness/mixes.py --mixes 60 --isa avx2
 	PYTHONPATH=tests $(BIN)/python tests/server/schema_fuzz.py --examples 500
 	$(BIN)/python tests/structured/schemas.py --schemas 300 --seeds 3
 	PYTHONPATH=tests $(BIN)/python -m soak.disconnects --clients 1000

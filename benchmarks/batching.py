@@ -63,6 +63,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--quantization", help="int8: weights requantized at load")
+    parser.add_argument("--isa", help="avx512, avx2 or portable: this set's kernels, not the machine's best")
     parser.add_argument("--llama")
     parser.add_argument("--gguf")
     options = parser.parse_args()
@@ -70,6 +71,7 @@ def main() -> None:
         model=options.model,
         num_threads=options.threads,
         quantization=options.quantization,
+        isa=options.isa,
         kv_memory_bytes=1 << 30,
     )
     engine = load_engine(config)

@@ -1,10 +1,12 @@
-// Memory for the weights of a model, one behind the other. Most are smaller than a huge page, and a matrix in
-// small ones is read at two thirds of the bandwidth: prefetching stops at the end of each page.
+// Memory for things that stay as long as the arena does, side by side in a few large mappings.
+//
+// A linear streams its weight, and most weights of a small model are below a huge page's 2 MiB: mapped one by
+// one they would lie in small pages, whose addresses the processor looks up again and again.
 #pragma once
 
 #include <algorithm>
-#include <memory>
 #include <mutex>
+#include <vector>
 
 #include "memory.h"
 
@@ -12,24 +14,24 @@ namespace paceline {
 
 class Arena {
  public:
-  // Zeroed, 64-byte aligned. The pieces of a chunk keep it: memory goes back when the last of them does, and
-  // what is left of a chunk is never touched and costs nothing. Callers from several threads take turns.
-  std::shared_ptr<uint8_t> take(size_t bytes) {
-    const std::lock_guard lock(mutex_);
-    const size_t rounded = (bytes + 63) / 64 * 64;
-    if (chunk_ == nullptr || used_ + rounded > chunk_->bytes()) {
-      chunk_ = std::make_shared<Memory>(std::max(rounded, kChunkBytes));
+  // 64-byte aligned, zeroed when first touched. From any thread.
+  std::byte* take(size_t bytes) {
+    std::lock_guard lock(mutex_);
+    bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    if (chunks_.empty() || chunks_.back().bytes() - used_ < bytes) {
+      chunks_.emplace_back(std::max(bytes, kChunk));
       used_ = 0;
     }
-    uint8_t* piece = chunk_->as<uint8_t>() + used_;
-    used_ += rounded;
-    return {chunk_, piece};
+    std::byte* taken = chunks_.back().as<std::byte>() + used_;
+    used_ += bytes;
+    return taken;
   }
 
  private:
-  static constexpr size_t kChunkBytes = size_t{64} << 20;
+  static constexpr size_t kAlignment = 64;
+  static constexpr size_t kChunk = size_t{64} << 20;  // what stays untouched costs nothing
   std::mutex mutex_;
-  std::shared_ptr<Memory> chunk_;
+  std::vector<Memory> chunks_;
   size_t used_ = 0;  // of the last chunk
 };
 

@@ -104,6 +104,11 @@ void attend(const AttendArgs& args, int64_t tile, int thread);
 }  // namespace portable
 
 #if defined(__x86_64__)
+namespace avx2 {
+void rotary_store(const RotaryStoreArgs& args, int64_t tile, int thread);
+void attend(const AttendArgs& args, int64_t tile, int thread);
+}  // namespace avx2
+
 namespace avx512 {
 void rotary_store(const RotaryStoreArgs& args, int64_t tile, int thread);
 void attend(const AttendArgs& args, int64_t tile, int thread);

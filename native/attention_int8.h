@@ -1,4 +1,4 @@
-// Numbers of attention over an int8 KV cache, the same on every instruction set.
+// Numbers of attention over an int8 KV cache.
 //
 // A key, value or query x of a token and head becomes round(x * 127 / m) with the scale m / 127, m its
 // largest magnitude. A score is the integer sum of u * q less 128 times the sum of q (u = K + 128), times the
@@ -7,6 +7,7 @@
 //
 // The weights of a piece, times the scales of V, keep 16 bits as two terms, 256 * high + low, both unsigned:
 // with 8, every key below 1/510 of the largest would be dropped, however many there are. |sum| < 2^31.
+// (AVX2 keeps 15 bits as one term, which is what its instruction takes.)
 //
 // Internal linkage: included by code compiled for different instruction sets.
 #pragma once

@@ -74,11 +74,11 @@ WeightPart weight_part(nb::handle tensor, int64_t depth) {
                             .c_str());
 }
 
-// What weights, programs and sessions share: threads, kernels, memory for weights.
+// What weights, programs and sessions share: threads and kernels.
 struct Backend {
   std::shared_ptr<ThreadPool> threads;
   const InstructionSet& instruction_set;
-  std::shared_ptr<Arena> arena = std::make_shared<Arena>();
+  std::shared_ptr<Arena> weights = std::make_shared<Arena>();
 };
 
 Backend make_backend(int num_threads, const std::optional<std::string>& isa) {
@@ -97,8 +97,8 @@ WeightPtr bind_weight(const Backend& backend, const std::vector<nb::object>& ten
   std::vector<WeightPart> parts;
   for (const nb::object& tensor : tensors) parts.push_back(weight_part(tensor, depth));
   nb::gil_scoped_release release;
-  const Packer packer{*backend.threads, *backend.arena};
-  return make_weight(parts, depth, per_channel ? Packing::kChannel : Packing::kExact, packer);
+  return make_weight(parts, depth, per_channel ? Packing::kChannel : Packing::kExact, *backend.threads,
+                     backend.weights);
 }
 
 VectorPtr bind_vector(const Backend& backend, nb::object tensor) {

@@ -7,10 +7,10 @@
 // thread. With a the activation scale, s and m the weight's scale and minimum, per group of the weight, in
 // float32:
 //   y = y + (float(sum of u * q over the group, in int32) * s) * a;  y = y + m * (float(sum of q) * a)
-// in that order, each operation rounded once; portable and avx512 agree bit for bit. A linear with `residual`
-// then does the same for what quantization left of the activations, quantized again: 15 bits instead of 8.
-// CHANNEL weights have one scale an output: y = y + float(sum of u * q) * a per group, and y = y * s at the
-// end.
+// in that order, each operation rounded once; all instruction sets agree bit for bit. A linear with
+// `residual` then does the same for what quantization left of the activations, quantized again: 15 bits
+// instead of 8. CHANNEL weights have one scale an output: y = y + float(sum of u * q) * a per group, and y =
+// y * s at the end.
 #pragma once
 
 #include <cstddef>
@@ -88,6 +88,11 @@ void linear(const LinearArgs& args, int64_t tile, int thread);
 }  // namespace portable
 
 #if defined(__x86_64__)
+namespace avx2 {
+void quantize(const QuantizeArgs& args, int64_t tile, int thread);
+void linear(const LinearArgs& args, int64_t tile, int thread);
+}  // namespace avx2
+
 namespace avx512 {
 void quantize(const QuantizeArgs& args, int64_t tile, int thread);
 void linear(const LinearArgs& args, int64_t tile, int thread);

@@ -61,6 +61,11 @@ void gated(const GatedArgs& args, int64_t tile, int thread);
 }  // namespace portable
 
 #if defined(__x86_64__)
+namespace avx2 {
+void norm(const NormArgs& args, int64_t tile, int thread);
+void gated(const GatedArgs& args, int64_t tile, int thread);
+}  // namespace avx2
+
 namespace avx512 {
 void norm(const NormArgs& args, int64_t tile, int thread);
 void gated(const GatedArgs& args, int64_t tile, int thread);

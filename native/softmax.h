@@ -35,6 +35,10 @@ extern const SoftmaxKernels softmax;
 }
 
 #if defined(__x86_64__)
+namespace avx2 {
+extern const SoftmaxKernels softmax;
+}
+
 namespace avx512 {
 extern const SoftmaxKernels softmax;
 }

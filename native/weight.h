@@ -12,23 +12,17 @@ namespace paceline {
 
 struct Weight {
   PackedWeight packed;
-  std::shared_ptr<uint8_t> data;
+  std::shared_ptr<Arena> arena;  // that packed.data lies in
 };
 
 struct Vector {
   std::vector<float> values;
 };
 
-// Where and by whom weights are packed.
-struct Packer {
-  ThreadPool& pool;
-  Arena& arena;
-};
-
 // `depth` is the columns of every part. The parts are only read during the call. Throws std::invalid_argument
 // if no layout of this packing holds all parts.
 std::shared_ptr<const Weight> make_weight(const std::vector<WeightPart>& parts, int64_t depth,
-                                          Packing packing, const Packer& packer);
+                                          Packing packing, ThreadPool& pool, std::shared_ptr<Arena> arena);
 
 // The values of the first row of `part`.
 std::shared_ptr<const Vector> make_vector(const WeightPart& part, int64_t depth, ThreadPool& pool);

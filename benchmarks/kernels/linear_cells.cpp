@@ -46,24 +46,22 @@ std::shared_ptr<const Weight> random_weight(Bench& bench, const Format& format, 
   std::vector<uint8_t> rows(shape.outputs * source_row_bytes(format.kind, shape.depth));
   // Small enough that scales, whichever bytes hold them, are finite.
   for (uint8_t& byte : rows) byte = static_cast<uint8_t>(random() & 0x1f);
-  Arena arena;
-  return make_weight({{format.kind, rows.data(), shape.outputs}}, shape.depth, format.packing,
-                     {bench.pool(), arena});
+  return make_weight({{format.kind, rows.data(), shape.outputs}}, shape.depth, format.packing, bench.pool(),
+                     std::make_shared<Arena>());
 }
 
 // In an arena, as a backend holds its weights.
 struct Copies {
   explicit Copies(const Weight& weight) {
     const size_t bytes = packed_bytes(weight.packed);
-    Arena arena;
     for (size_t i = 0; i * bytes < kCopiesBytes; ++i) {
-      memory.push_back(arena.take(bytes));
-      std::memcpy(memory[i].get(), weight.packed.data, bytes);
+      std::byte* copy = arena.take(bytes);
+      std::memcpy(copy, weight.packed.data, bytes);
       weights.push_back(weight.packed);
-      weights[i].data = memory[i].get();
+      weights[i].data = reinterpret_cast<uint8_t*>(copy);
     }
   }
-  std::vector<std::shared_ptr<uint8_t>> memory;
+  Arena arena;
   std::vector<PackedWeight> weights;
 };
 

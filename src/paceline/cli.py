@@ -74,7 +74,7 @@ def serve(  # one parameter a flag is how typer reads a command line
     ] = True,
     kv_memory: Annotated[str | None, typer.Option(help="Memory for the KV cache, such as 2GiB.")] = None,
     threads: Annotated[int | None, typer.Option(help="Compute threads. Default: the cores we may use.")] = None,
-    isa: Annotated[str | None, typer.Option(help="avx512 or portable. Default: the best of this machine.")] = None,
+    isa: Annotated[str | None, typer.Option(help="avx512, avx2 or portable. Default: the best here.")] = None,
     record: Annotated[str | None, typer.Option(help="File to append the scheduler's inputs to, for replay.")] = None,
     pooling_type: Annotated[
         str | None, typer.Option(help="last or mean, for /v1/embeddings. Default: the model's own, else mean.")

@@ -25,7 +25,16 @@ from paceline.core.kv import KvManager
 from paceline.core.output import SequenceOutput
 from paceline.core.plan import NewRow, RowStep, StepPlan, TokenLogprobs
 from paceline.core.policy import Forecast, LearnedReserve, Reserve
-from paceline.core.request import FinishReason, Pooling, Request, RequestId, SamplingParams, StopRule, token_array
+from paceline.core.request import (
+    FinishReason,
+    Pooling,
+    Request,
+    RequestId,
+    SamplingParams,
+    SequenceId,
+    StopRule,
+    token_array,
+)
 from paceline.core.scheduler import Scheduler, SchedulerLimits
 from paceline.core.sequence import Sequence, State
 from paceline.errors import ContextLengthError
@@ -128,6 +137,7 @@ class World:
         self._prefixes = PrefixOracle()
         self._planned: list[tuple[Sequence, RowStep]] = []
         self._sequences: list[Sequence] = []
+        self._num_admitted: dict[SequenceId, int] = {}
         self._num_requests = 0
         self._was_full = False
 
@@ -196,6 +206,7 @@ class World:
         self.plan = plan
         rows = self.scheduler._rows
         self._planned = [(sequence, step) for step in plan.rows if (sequence := rows[step.row]) is not None]
+        self._num_admitted.update({new.sequence_id: len(new.tokens) for new in plan.new_rows})
         self._check_rows(plan)
         self._check_preemptions(plan, before)
         for new in plan.new_rows:
@@ -279,8 +290,11 @@ class World:
             assert end <= len(sequence.tokens), "a row computes tokens nobody knows"
             wants_token = end == len(sequence.tokens) and sequence.num_remaining > 0
             assert step.samples == wants_token, "a row samples before its end, or not at it"
-        debts = [sequence.debt == 1 for sequence, _ in self._planned if sequence.num_output > 0]
-        assert debts == sorted(debts, reverse=True), "a decode comes after a chunk"
+        decodes = [
+            sequence.debt == 1 or step.start >= self._num_admitted[sequence.sequence_id]
+            for sequence, step in self._planned
+        ]
+        assert decodes == sorted(decodes, reverse=True), "a decode comes after a chunk"
 
     def _check_preemptions(self, plan: StepPlan, before: dict[Sequence, int]) -> None:
         preempted = [sequence for sequence in before if sequence.state is not State.RUNNING]

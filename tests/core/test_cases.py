@@ -236,3 +236,30 @@ def test_b037_a_prompt_longer_than_the_budget_gives_the_same_tokens(num_prompt: 
         assert tuple((token.token_id, token.logprob) for output in outputs for token in output.tokens) == expected
         assert outputs[-1].finish_reason == "length"
         assert not loop.scheduler.has_work()
+
+
+@pytest.mark.parametrize("num_forced", [1, 3])
+def test_a_row_that_owes_several_tokens_it_brought_itself_decodes_before_any_prompt(num_forced: int) -> None:
+    """Prompts that take all of every step's budget for long, and grow old; the row brings tokens in each step."""
+    kv, limits = KvManager(4_096, BLOCK_SIZE), SchedulerLimits(16, 16, 1 << 16)
+    executor = ScriptedExecutor(BLOCK_SIZE, next_token, lambda _, sampling: num_forced if sampling.seed == 1 else 0)
+    loop = StepLoop(Scheduler(limits, kv, LearnedReserve(BLOCK_SIZE)), executor)
+    loop.scheduler.submit(_request(1, 10, 400))
+    while not loop.step():
+        pass
+    for number in range(2, 12):
+        loop.scheduler.submit(_request(number, 600, 4))
+    for _ in range(90):
+        [tokens] = [output.tokens for output in loop.step() if output.request_id == RequestId(1)]
+        assert len(tokens) == 1 + num_forced
+
+
+def test_rows_that_owe_more_than_a_step_holds_take_turns() -> None:
+    kv, limits = KvManager(4_096, BLOCK_SIZE), SchedulerLimits(16, 8, 1 << 16)
+    executor = ScriptedExecutor(BLOCK_SIZE, next_token, lambda _, sampling: 3)
+    loop = StepLoop(Scheduler(limits, kv, LearnedReserve(BLOCK_SIZE)), executor)
+    for number in range(5):
+        loop.scheduler.submit(_request(number, 1, 400))
+    served = [{output.request_id for output in loop.step()} for _ in range(60)]
+    for start in range(6, 55):
+        assert len(set().union(*served[start : start + 3])) == 5, "somebody waits for more than three steps"

@@ -53,7 +53,7 @@ def test_a_preempted_mean_starts_anew(num_blocks: int) -> None:
     """Two streams outgrow the pool while the mean is computed; the world compares its state with the plain run's."""
     world = World(WorldConfig(4, num_blocks, max_num_seqs=4, max_step_tokens=4, reserves=False))
     for stem in (0, 1):
-        world.submit(Ask(stem, num_shared=12, max_tokens=14))
+        world.submit(Ask(stem, num_shared=12, max_tokens=20))
     world.submit(Ask(stem=2, num_shared=15, pooling=Pooling.MEAN, priority=1))
     world.drain()
     assert world.events["resume a mean"] > 0

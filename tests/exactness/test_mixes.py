@@ -8,7 +8,7 @@ import pytest
 from exactness.mixes import Counts, Machine, load, run_mix
 from paceline.ops.cpu import instruction_sets
 
-# A taste of each; `make soak` runs hundreds.
+# A taste of each, more of the set that serves here; `make soak` runs hundreds.
 FAST_MIXES, SLOW_MIXES = 12, 1
 MACHINES = [(isa, threads, False) for isa in instruction_sets() for threads in (1, 2)]
 MACHINES.append((instruction_sets()[0], 2, True))
@@ -21,7 +21,7 @@ def machine(isa: str, threads: int, int8: bool = False) -> Machine:
 
 @pytest.mark.parametrize(("isa", "threads", "int8"), MACHINES)
 def test_mixes_have_the_bits_of_plain_runs(isa: str, threads: int, int8: bool) -> None:
-    is_fast = isa != "portable"
+    is_fast = isa == instruction_sets()[0] != "portable"
     counts = Counts()
     for seed in range(FAST_MIXES if is_fast else SLOW_MIXES):
         run_mix(machine(isa, threads, int8), seed, 400 if is_fast else 60, counts)

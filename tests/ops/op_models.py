@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from paceline.errors import ConfigError
-from paceline.ops.cpu import CpuBackend
+from paceline.ops.cpu import INSTRUCTION_SETS, CpuBackend
 from paceline.ops.protocol import (
     Backend,
     Batch,
@@ -98,7 +98,7 @@ def run_tokens(backend: Backend, make: MakeHidden, num_tokens: int) -> Float32Ar
     return session.logits(int32(np.arange(num_tokens)))
 
 
-CPU_BACKENDS = [(isa, num_threads) for isa in ("avx512", "portable") for num_threads in (1, 2)]
+CPU_BACKENDS = [(isa, num_threads) for isa in INSTRUCTION_SETS for num_threads in (1, 2)]
 
 
 def cpu_backend(isa: str, num_threads: int = 1, per_channel: bool = False) -> CpuBackend:

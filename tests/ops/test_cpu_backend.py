@@ -18,7 +18,7 @@ from op_models import (
 )
 
 from paceline.errors import CheckpointError, ConfigError
-from paceline.ops.cpu import CpuBackend
+from paceline.ops.cpu import CpuBackend, instruction_sets
 from paceline.ops.protocol import AttentionShape, Backend, HostTensor, Session, TensorKind
 
 SHAPE = AttentionShape(2, 2, 16, scale=0.25)
@@ -39,6 +39,12 @@ def test_an_unknown_instruction_set_is_refused_by_name() -> None:
         CpuBackend(1, "avx9000")
     with pytest.raises(ConfigError, match="num_threads must be at least 1"):
         CpuBackend(0)
+
+
+def test_every_set_of_this_machine_can_be_asked_for_and_the_first_is_the_default() -> None:
+    assert [CpuBackend(1, isa).isa for isa in instruction_sets()] == list(instruction_sets())
+    assert CpuBackend(1).isa == instruction_sets()[0]
+    assert instruction_sets()[-1] == "portable"
 
 
 @pytest.mark.parametrize(

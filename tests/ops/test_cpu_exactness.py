@@ -17,6 +17,7 @@ from op_models import (
 )
 from test_conformance import random_tensor
 
+from paceline.ops.cpu import INSTRUCTION_SETS
 from paceline.ops.protocol import Activation, AttentionShape, Backend, Session, TensorKind
 
 SHAPE = AttentionShape(4, 2, 32, scale=0.2)
@@ -86,7 +87,7 @@ def random_chunks(seed: int) -> Iterator[list[tuple[int, int]]]:
 
 
 @pytest.mark.parametrize(("per_channel", "kv_format"), [(False, "bfloat16"), (True, "int8"), (False, "float32")])
-@pytest.mark.parametrize("isa", ["avx512", "portable"])
+@pytest.mark.parametrize("isa", INSTRUCTION_SETS)
 def test_bits_depend_on_neither_batch_nor_chunks_nor_threads(isa: str, per_channel: bool, kv_format: str) -> None:
     plain = hidden_states(new_session(isa, 1, per_channel, kv_format), iter([[(0, 301)], [(1, 17)], [(2, 64)]]))
     for num_threads in (1, 2):
@@ -96,7 +97,7 @@ def test_bits_depend_on_neither_batch_nor_chunks_nor_threads(isa: str, per_chann
             assert all(same_bits(a, b) for a, b in zip(mixed, plain, strict=True))
 
 
-@pytest.mark.parametrize("isa", ["avx512", "portable"])
+@pytest.mark.parametrize("isa", INSTRUCTION_SETS)
 def test_a_draw_does_not_depend_on_the_rows_beside_it(isa: str) -> None:
     results = []
     for num_threads in (1, 2):

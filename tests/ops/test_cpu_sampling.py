@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 from op_models import cpu_backend, int32, logits_session, same_bits, sample_batch
 
-from paceline.ops.cpu import CpuBackend
+from paceline.ops.cpu import INSTRUCTION_SETS, CpuBackend
 from paceline.ops.protocol import SampleBatch, SampleResult
 from paceline.ops.reference import ReferenceBackend
 from paceline.ops.reference_sampling import candidates
@@ -14,7 +14,7 @@ RNG = np.random.default_rng(2)
 NUM_DRAWS = 20_000
 
 
-@pytest.fixture(params=["avx512", "portable"])
+@pytest.fixture(params=INSTRUCTION_SETS)
 def backend(request: pytest.FixtureRequest) -> CpuBackend:
     return cpu_backend(request.param, 2)
 

@@ -3,7 +3,7 @@
 It never looks at a clock, a tensor or a text, and decides nothing by the time it is told. `schedule` decides, `update`
 records; between them an executor runs the plan. One step, in this order:
 
-  1. rows whose debt is one token (decodes) are paid, the longest unserved first if the budget can't hold all;
+  1. rows that decode are paid, the longest unserved first if the budget can't hold all they owe;
   2. unless that preempted somebody, waiting sequences are admitted while their blocks and the growth reserve fit;
   3. the rest of the budget goes to prefill chunks in `order`, by default `policy.service_key`.
 
@@ -162,8 +162,8 @@ class Scheduler:
             return None
         self.step_index += 1
         draft = Draft(self.limits.max_step_tokens, now_s)
-        decodes = [sequence for sequence in self._running.values() if sequence.debt == 1]
-        if len(decodes) > draft.budget:
+        decodes = [sequence for sequence in self._running.values() if sequence.is_decoding]
+        if sum(sequence.debt for sequence in decodes) > draft.budget:
             decodes.sort(key=lambda sequence: sequence.last_served_step)
         self._pay(decodes, draft)
         if not draft.has_preempted:
@@ -269,6 +269,7 @@ class Scheduler:
         self._waiting.remove(sequence)
         opening = self.kv.open(match)
         sequence.lease, sequence.num_computed = opening.lease, opening.num_cached_tokens
+        sequence.num_admitted = len(sequence.tokens)
         self.tally.admit(sequence, opening.num_cached_tokens)
         if sequence.num_cached is None:
             sequence.num_cached, sequence.admitted_s = opening.num_cached_tokens, draft.now_s

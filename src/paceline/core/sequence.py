@@ -31,8 +31,8 @@ class State(Enum):
 class Sequence:
     """One of a request's continuations. `num_cached` is what its first admission, at `admitted_s`, found in the prefix
     cache, `num_lost` what it had computed when it was last preempted; `num_scored` counts prompt positions whose scores
-    were handed up (position 0 has none and counts as done); `num_prompt` is the prompt's length, kept since every step
-    asks."""
+    were handed up (position 0 has none and counts as done); `num_admitted` is how many tokens it knew when last
+    admitted; `num_prompt` is the prompt's length, kept since every step asks."""
 
     sequence_id: SequenceId
     request: Request
@@ -46,6 +46,7 @@ class Sequence:
     num_scored: int = 1
     num_preemptions: int = 0
     num_lost: int = 0
+    num_admitted: int = 0
     last_served_step: int = 0
     lease: Lease | None = None
     row: int | None = None
@@ -66,6 +67,13 @@ class Sequence:
     def debt(self) -> int:
         """Known tokens whose KV is not computed."""
         return len(self.tokens) - self.num_computed
+
+    @property
+    def is_decoding(self) -> bool:
+        """All it owes came of its last step: a sampled token, with those that a grammar forced or that were drafted; or
+        it owes one token, whatever it is.
+        """
+        return self.num_computed >= self.num_admitted or len(self.tokens) - self.num_computed == 1
 
     @property
     def num_remaining(self) -> int:

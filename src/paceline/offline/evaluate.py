@@ -33,7 +33,7 @@ class EvalOptions:
     against_quantization: Annotated[str | None, typer.Option(help="Of the compared model alone.")] = None
     kv_cache_dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or int8; of both models.")] = "auto"
     against_kv_cache_dtype: Annotated[str | None, typer.Option(help="Of the compared model alone.")] = None
-    isa: Annotated[str | None, typer.Option(help="avx512 or portable; of both. Default: the best here.")] = None
+    isa: Annotated[str | None, typer.Option(help="avx512, avx2 or portable; of both. Default: the best here.")] = None
     against_isa: Annotated[str | None, typer.Option(help="Of the compared model alone.")] = None
     threads: Annotated[int | None, typer.Option(help="Compute threads. Default: the cores we may use.")] = None
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False

@@ -23,7 +23,7 @@ from paceline.ops.protocol import (
     SessionShape,
 )
 
-INSTRUCTION_SETS = ("avx512", "portable")
+INSTRUCTION_SETS = ("avx512", "avx2", "portable")
 
 
 def instruction_sets() -> tuple[str, ...]:
@@ -40,7 +40,7 @@ def _runs(isa: str) -> bool:
 
 
 class CpuBackend:
-    """An `ops.protocol.Backend`. `isa`: "avx512" or "portable"; None takes the fastest the processor has.
+    """An `ops.protocol.Backend`. `isa`: one of INSTRUCTION_SETS; None takes the fastest the processor has.
 
     `per_channel`: weights are requantized to int8 with one scale an output (round to nearest), instead of being held
     exactly as in their file; activations get one scale for 64 positions. Less arithmetic a token, and less exact.

@@ -15,7 +15,6 @@ from paceline.core.request import Request
 from paceline.core.scheduler import Scheduler, SchedulerLimits
 from paceline.errors import ConfigError
 from paceline.sim.reserve_max import ReserveMax
-from paceline.sim.speculation import drafted_first
 from paceline.sim.static_batching import StaticScheduler
 
 # More tokens than all contexts of a batch together: no step exhausts it.
@@ -84,8 +83,8 @@ class SimScheduler(StepScheduler, Protocol):
         ...
 
 
-def make_scheduler(policy: Policy, num_drafts: int = 0) -> SimScheduler:
-    """A fresh scheduler with an empty pool, whose rows may bring `num_drafts` tokens more than one a step."""
+def make_scheduler(policy: Policy) -> SimScheduler:
+    """A fresh scheduler with an empty pool."""
     if policy.kind is PolicyKind.STATIC:
         return StaticScheduler(policy.batch)
     reserve: Reserve = LearnedReserve(policy.block_size)
@@ -96,5 +95,5 @@ def make_scheduler(policy: Policy, num_drafts: int = 0) -> SimScheduler:
         SchedulerLimits(policy.batch, budget, policy.max_context),
         KvManager(policy.pool_tokens // policy.block_size, policy.block_size),
         reserve,
-        drafted_first(ORDERS[policy.order], num_drafts) if num_drafts else ORDERS[policy.order],
+        ORDERS[policy.order],
     )

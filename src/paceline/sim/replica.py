@@ -17,7 +17,7 @@ class Replica:
 
     def __init__(self, policy: Policy, step_time: StepTime, speculation: Speculation = NO_DRAFTS) -> None:
         self.clock = VirtualClock()
-        self.scheduler: SimScheduler = make_scheduler(policy, speculation.num_drafts)
+        self.scheduler: SimScheduler = make_scheduler(policy)
         self.num_unanswered = 0
         self.num_steps = 0
         self.is_at_work = False

@@ -3,7 +3,7 @@
 A draft of one position is kept with the chance α, by a draw that depends on the request's seed and the position alone:
 the same request keeps the same drafts in every batch, chunked, preempted or not. A row's step brings the kept drafts
 and one token more; the first refused one ends the row's step. The scheduler takes several tokens of a row as it takes
-those that a grammar forces, and knows nothing of drafts; only the order of its chunks is told that such rows decode.
+those that a grammar forces, and knows nothing of drafts.
 
     known tokens, start + n = end            drafts of end, end + 1, …    kept, kept, refused
     [ … start )[ debt of n tokens )[ K + 1 columns of the verify step )   → 3 tokens: two drafts, one replacement
@@ -18,9 +18,7 @@ answer, where less would do.
 from dataclasses import dataclass
 
 from paceline.core.plan import NewRow, RowResult, RowStep, StepPlan, StepResult, TokenLogprobs
-from paceline.core.policy import ChunkOrder
 from paceline.core.request import SEED_MASK, SEED_STRIDE
-from paceline.core.sequence import Sequence
 from paceline.costs.speculation import Speculation
 from paceline.costs.step import StepTime, StepWork
 from paceline.sim.executor import FILLER_TOKEN, STOP_TOKEN, OutputLength, VirtualClock
@@ -117,17 +115,6 @@ class SpeculatingExecutor:
             if drawn(draws, end + number) >= self._speculation.acceptance:
                 return number
         return self._speculation.num_drafts
-
-
-def drafted_first(order: ChunkOrder, num_drafts: int) -> ChunkOrder:
-    """`order` behind rows whose debt is what a verify step brought: they decode, though they owe several tokens."""
-
-    def key(sequence: Sequence, step_index: int) -> tuple[bool, int, int]:
-        if sequence.debt > num_drafts + 1 or sequence.num_output == 0:
-            return order(sequence, step_index)
-        return (False, sequence.last_served_step - step_index - 1, sequence.sequence_id)
-
-    return key
 
 
 def drawn(draws: int, position: int) -> float:
