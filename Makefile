@@ -32,6 +32,7 @@ soak: $(DEV_READY)
 bench: $(DEV_READY)
 	$(BIN)/python benchmarks/scheduler.py
 	$(BIN)/python benchmarks/simulator.py --requests 1000000
+	$(BIN)/python benchmarks/kernels/run.py
 	$(BIN)/python benchmarks/batching.py
 	$(BIN)/python benchmarks/prefix.py
 	$(BIN)/python benchmarks/admission.py --pool 6144 --requests 80

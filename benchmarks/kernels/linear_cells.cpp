@@ -12,7 +12,7 @@ namespace paceline::bench {
 namespace {
 
 constexpr const char* kKernel = "linear";
-// Many times the last cache, which otherwise keeps a fifth of them; many rows use each weight long enough for
+// So many times the last cache that it keeps next to nothing of them; many rows use a weight long enough for
 // less.
 constexpr size_t kCopiesBytes = size_t{512} << 20, kManyRowsBytes = size_t{96} << 20;
 constexpr int64_t kManyRows = 32;

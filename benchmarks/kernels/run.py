@@ -3,7 +3,7 @@
     python benchmarks/kernels/run.py [--threads 2] [--kernel linear …] [--format Q4_1 …] [--rows 1 …] [--out FILE]
 
 Builds `kernels_bench` (make and a C++ compiler), the engine's kernels and thread pool with a driver around them, and
-measures the shapes of SmolLM2-135M: two to three minutes for everything. Each repeat of a cell probes the machine first;
+measures the shapes of SmolLM2-135M, in two to three minutes. Each repeat of a cell probes the machine first;
 ratios are of neighbours in time, figures are medians, in brackets their range. MBU: bytes a second, of the bandwidth of
 reading; MFU: operations a second, of the peak of the instruction they use; the larger one is the share of the bound.
 """
