@@ -18,6 +18,9 @@ float largest_magnitude(const __m512 (&x)[kVectors]) {
       _mm_castsi128_ps(_mm_cvtsi32_si128(static_cast<int32_t>(_mm512_reduce_max_epu32(most)))));
 }
 
+// Nearest integers as int8 keeps them: a NaN becomes 0, and its scale makes the result NaN.
+__m512i rounded(__m512 x) { return _mm512_srai_epi32(_mm512_slli_epi32(_mm512_cvtps_epi32(x), 24), 24); }
+
 // Numbers within int8 as bytes in their order, and the sums of each four neighbours.
 struct Bytes {
   __m512i bytes;  // the upper half is not used with two vectors
@@ -57,7 +60,7 @@ float quantize_group(const __m512 (&x)[kVectors], int64_t at, int32_t group_size
   const bool zero = largest < kSmallestMagnitude;
   const __m512 inverse = _mm512_set1_ps(zero ? 0.0f : 127.0f / largest);
   const float scale = zero ? 0.0f : largest * (1.0f / 127.0f);
-  for (int v = 0; v < kVectors; ++v) numbers[v] = _mm512_cvtps_epi32(_mm512_mul_ps(x[v], inverse));
+  for (int v = 0; v < kVectors; ++v) numbers[v] = rounded(_mm512_mul_ps(x[v], inverse));
   const Bytes packed = pack_bytes(numbers);
   store_bytes(out.values + at, packed.bytes, kCount);
   out.scales[at / kCount] = scale;
