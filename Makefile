@@ -4,6 +4,7 @@ PORT ?= 8000
 ONCE ?=
 BIN := .venv/bin
 NATIVE := CMakeLists.txt $(wildcard native native/*)
+CPP := $(wildcard native/*.h native/*.cpp benchmarks/kernels/*.h benchmarks/kernels/*.cpp)
 VENV_READY := .venv/made.stamp
 RUN_READY := .venv/run.stamp
 MODEL_READY := .venv/model.stamp
@@ -31,6 +32,7 @@ soak: $(DEV_READY)
 bench: $(DEV_READY)
 	$(BIN)/python benchmarks/scheduler.py
 	$(BIN)/python benchmarks/simulator.py --requests 1000000
+	$(BIN)/python benchmarks/kernels/run.py
 	$(BIN)/python benchmarks/batching.py
 	$(BIN)/python benchmarks/prefix.py
 	$(BIN)/python benchmarks/admission.py --pool 6144 --requests 80
@@ -44,12 +46,12 @@ lint: $(DEV_READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(if $(wildcard native/*.cpp),$(BIN)/clang-format --dry-run --Werror $(wildcard native/*.h native/*.cpp))
+	$(BIN)/clang-format --dry-run --Werror $(CPP)
 
 fmt: $(DEV_READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(if $(wildcard native/*.cpp),$(BIN)/clang-format -i $(wildcard native/*.h native/*.cpp))
+	$(BIN)/clang-format -i $(CPP)
 
 build: $(RUN_READY)
 

@@ -2,7 +2,7 @@
 //
 // Prints the time of a step (a fixed amount of work) relative to one quiet thread's share, for each barrier,
 // tile assignment, task length and company. The thread pool's waiting policy rests on this table.
-//   g++ -O2 -std=c++20 -pthread contention.cpp -o contention && ./contention
+//   cd benchmarks/kernels && make contention && ../../build/kernels/contention
 #include <immintrin.h>
 #include <linux/futex.h>
 #include <sched.h>
