@@ -50,7 +50,7 @@ inline void score_groups(const PieceTask& task, const uint32_t* queries, int64_t
   typename P::Sum sums[Q][N] = {};
   const auto load = [&](int64_t u, int n, bool first) {
     const uint32_t* units = task.groups[g + n / kGroupVectors] + u * kGroupKeys;
-    if (first && n % kGroupVectors == 0) prefetch(units + task.value_offset);
+    if (first && n % kGroupVectors == 0) task.ahead->fetch(1);
     return P::key(load_units(units + n % kGroupVectors * 8));
   };
   add_products<P>(sums, queries, kMaxHeadWidth, task.key_units, load);
@@ -155,11 +155,7 @@ inline void weigh_values(const PieceTask& task, int64_t e) {
   typename P::Sum sums[Q][N] = {};
   for (int64_t g = task.first_group; g < task.end_group; ++g) {
     const uint32_t* values = task.groups[g] + task.value_offset + e;
-    const uint32_t* next = task.next_groups[g] + e;
-    const auto load = [&](int64_t u, int n, bool first) {
-      if (first && n % 2 == 0) prefetch(next + u * task.width + 8 * n);
-      return load_units(values + u * task.width + 8 * n);
-    };
+    const auto load = [&](int64_t u, int n, bool) { return load_units(values + u * task.width + 8 * n); };
     add_products<P>(sums, task.weights + g * P::kGroupUnits * P::kParts, kPieceKeys, P::kGroupUnits, load);
   }
 #pragma GCC unroll 8

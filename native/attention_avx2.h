@@ -63,9 +63,6 @@ inline float sum_of_lanes(__m256 x) {
   return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
 }
 
-// As in attention_avx512.h: each product fetches what the next one reads, into the second-level cache.
-inline void prefetch(const uint32_t* line) { _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1); }
-
 inline __m256i load_units(const uint32_t* units) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(units));
 }
@@ -153,7 +150,7 @@ ALWAYS_INLINE void multiply_add(typename P::Sum (&sums)[Q][N], Factor factor, Ve
 }
 
 // sums[q][n] += the sum over u < count of unit u of vector n times the words of query q for it. `load(u, n,
-// first)` may prefetch where `first`.
+// first)` may fetch ahead where `first`.
 template <class P, int Q, int N, class Load>
 ALWAYS_INLINE void add_products(typename P::Sum (&sums)[Q][N], const uint32_t* words, int64_t stride,
                                 int64_t count, Load load) {

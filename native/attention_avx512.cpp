@@ -33,10 +33,8 @@ struct FloatProducts {
       for (int k = 0; k < G; ++k) sums[q][k] = _mm512_setzero_ps();
     for (int64_t u = 0; u < task.key_units; ++u) {
       __m512i keys[G];
-      for (int k = 0; k < G; ++k) {
-        keys[k] = _mm512_loadu_si512(task.groups[g + k] + u * kGroupKeys);
-        prefetch(task.groups[g + k] + task.value_offset + u * kGroupKeys);
-      }
+      for (int k = 0; k < G; ++k) keys[k] = _mm512_loadu_si512(task.groups[g + k] + u * kGroupKeys);
+      task.ahead->fetch(G);
       for (int q = 0; q < Q; ++q)
         for (int k = 0; k < G; ++k)
           sums[q][k] = multiply_add(sums[q][k], task.queries[q * task.query_units + u], keys[k]);
@@ -76,13 +74,9 @@ struct FloatProducts {
     for (int64_t g = task.first_group; g < task.end_group; ++g) {
       const uint32_t* values = task.groups[g] + task.value_offset + e;
       const uint32_t* weights = task.weights + g * kGroupUnits;
-      const uint32_t* next = task.next_groups[g] + e;
       for (int64_t u = 0; u < kGroupUnits; ++u) {
         __m512i lanes[N];
-        for (int n = 0; n < N; ++n) {
-          lanes[n] = _mm512_loadu_si512(values + u * task.width + n * 16);
-          prefetch(next + u * task.width + n * 16);
-        }
+        for (int n = 0; n < N; ++n) lanes[n] = _mm512_loadu_si512(values + u * task.width + n * 16);
         for (int q = 0; q < Q; ++q)
           for (int n = 0; n < N; ++n)
             sums[q][n] = multiply_add(sums[q][n], weights[q * kWeightUnits + u], lanes[n]);

@@ -42,11 +42,6 @@ inline __m512 tanh_of(__m512 y) {
   return _mm512_div_ps(minus_one, _mm512_add_ps(minus_one, _mm512_set1_ps(2.0f)));
 }
 
-// K and V of a group have about as many lines: each product fetches what the next one reads, into the
-// second-level cache (into the first it costs more than it brings). A decode meets every line for the first
-// time, in blocks scattered beyond what the hardware foresees: 10 % more bytes a second.
-inline void prefetch(const uint32_t* line) { _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1); }
-
 // The keys of group `group` that a query sees, a bit each.
 inline __mmask16 visible_lanes(KeyRange seen, int64_t group) {
   const auto below = [&](int32_t key) {

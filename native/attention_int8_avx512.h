@@ -29,10 +29,8 @@ struct Int8Products {
     for (int64_t u = 0; u < task.key_units; ++u) {
       __m512i keys[G];
 #pragma GCC unroll 8
-      for (int k = 0; k < G; ++k) {
-        keys[k] = _mm512_loadu_si512(task.groups[g + k] + u * kGroupKeys);
-        prefetch(task.groups[g + k] + task.value_offset + u * kGroupKeys);
-      }
+      for (int k = 0; k < G; ++k) keys[k] = _mm512_loadu_si512(task.groups[g + k] + u * kGroupKeys);
+      task.ahead->fetch(G);
 #pragma GCC unroll 8
       for (int q = 0; q < Q; ++q) {
         const __m512i query = _mm512_set1_epi32(static_cast<int>(task.queries[q * task.query_units + u]));
@@ -94,14 +92,10 @@ struct Int8Products {
     for (int64_t g = task.first_group; g < task.end_group; ++g) {
       const uint32_t* values = task.groups[g] + task.value_offset + e;
       const uint32_t* weights = task.weights + term * kTermUnits + g * kGroupUnits;
-      const uint32_t* next = task.next_groups[g] + e;
       for (int64_t u = 0; u < kGroupUnits; ++u) {
         __m512i lanes[N];
 #pragma GCC unroll 8
-        for (int n = 0; n < N; ++n) {
-          lanes[n] = _mm512_loadu_si512(values + u * task.width + n * 16);
-          if (term == 0) prefetch(next + u * task.width + n * 16);
-        }
+        for (int n = 0; n < N; ++n) lanes[n] = _mm512_loadu_si512(values + u * task.width + n * 16);
 #pragma GCC unroll 8
         for (int q = 0; q < Q; ++q) {
           const __m512i weight = _mm512_set1_epi32(static_cast<int>(weights[q * kWeightUnits + u]));

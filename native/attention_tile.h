@@ -12,6 +12,7 @@
 
 #include <cstring>
 
+#include "attention_ahead.h"
 #include "attention_int8.h"
 #include "attention_layout.h"
 
@@ -42,8 +43,8 @@ struct KeyRange {
 
 // Up to kBlockQueries queries against the groups [first_group, end_group) of one piece.
 struct PieceTask {
-  const uint32_t* groups[kPieceGroups];
-  const uint32_t* next_groups[kPieceGroups];  // of the next piece, to prefetch
+  const uint32_t* const* groups;  // of the piece
+  Ahead* ahead;
   int64_t first_group;
   int64_t end_group;
   int64_t value_offset;  // units from a group's start to its V
@@ -61,6 +62,7 @@ struct PieceTask {
 };
 
 struct AttendTile {
+  int64_t index;
   AttendItem item;
   int64_t kv_head;
   int64_t span;
@@ -71,6 +73,8 @@ struct AttendTile {
   int64_t end_group;
   int64_t first_piece;
   int64_t end_piece;
+  int64_t span_begin;  // pieces of this tile
+  int64_t span_end;
   const int32_t* block_table;
 };
 
@@ -78,6 +82,7 @@ inline AttendTile locate_tile(const AttendArgs& args, int64_t tile) {
   const AttendPlan& plan = *args.plan;
   const StepRows& rows = *args.rows;
   AttendTile t{};
+  t.index = tile;
   t.span = tile % plan.num_spans;
   t.merge_index = tile / plan.num_spans;
   t.kv_head = t.merge_index % args.pool->num_kv_heads;
@@ -90,6 +95,9 @@ inline AttendTile locate_tile(const AttendArgs& args, int64_t tile) {
   t.end_group = (first + t.item.num_tokens - 1) / kGroupKeys + 1;
   t.first_piece = t.first_group / kPieceGroups;
   t.end_piece = (t.end_group - 1) / kPieceGroups + 1;
+  const int64_t pieces = t.end_piece - t.first_piece;
+  t.span_begin = t.first_piece + pieces * t.span / plan.num_spans;
+  t.span_end = t.first_piece + pieces * (t.span + 1) / plan.num_spans;
   t.block_table = rows.block_tables + rows.slots[t.item.row] * rows.table_stride;
   return t;
 }
@@ -164,19 +172,30 @@ inline bool choose_keys(const AttendArgs& args, const AttendTile& t, const Atten
   return true;
 }
 
-// Addresses of the groups of `piece` that some query of the item sees; others keep an address fit for a
-// prefetch.
-inline void find_groups(const AttendArgs& args, const AttendTile& t, int64_t piece, const uint32_t** groups) {
+// The groups of `piece` that some query of the item sees.
+inline PieceGroups find_groups(const AttendArgs& args, const AttendTile& t, int64_t piece) {
   const KvPool& pool = *args.pool;
   const int64_t block_groups = pool.block_size / kGroupKeys;
   const int64_t start = piece * kPieceGroups;
-  int64_t group = t.first_group > start ? t.first_group : start;
-  const int64_t end = t.end_group < start + kPieceGroups ? t.end_group : start + kPieceGroups;
-  int64_t index = group / block_groups, inside = group % block_groups;
-  for (; group < end; ++group) {
-    groups[group - start] = group_at(pool, args.layer_index, t.block_table[index], t.kv_head, inside);
+  PieceGroups groups;
+  groups.begin = t.first_group > start ? t.first_group - start : 0;
+  groups.end = t.end_group < start + kPieceGroups ? t.end_group - start : kPieceGroups;
+  const int64_t first = start + groups.begin;
+  int64_t index = first / block_groups, inside = first % block_groups;
+  for (int64_t group = groups.begin; group < groups.end; ++group) {
+    groups.at[group] = group_at(pool, args.layer_index, t.block_table[index], t.kv_head, inside);
     if (++inside == block_groups) inside = 0, ++index;
   }
+  return groups;
+}
+
+// What the thread will most likely read after `piece`: the tile's next one, or the first of the next tile,
+// since threads take runs of neighbours.
+inline PieceGroups find_next_groups(const AttendArgs& args, const AttendTile& t, int64_t piece) {
+  if (piece + 1 < t.span_end) return find_groups(args, t, piece + 1);
+  if (t.index + 1 == attend_tiles(args)) return {};
+  const AttendTile next = locate_tile(args, t.index + 1);
+  return next.span_begin < next.span_end ? find_groups(args, next, next.span_begin) : PieceGroups{};
 }
 
 inline PieceTask piece_task(const AttendArgs& args, const AttendScratch& scratch) {
@@ -235,17 +254,16 @@ void reduce_piece(const AttendArgs& args, const AttendTile& t, const AttendScrat
 // The pieces of the tile's span.
 template <class Kernel>
 void reduce_span(const AttendArgs& args, const AttendTile& t, const AttendScratch& scratch) {
-  const int64_t spans = args.plan->num_spans;
-  const int64_t pieces = t.end_piece - t.first_piece;
-  const int64_t start = t.first_piece + pieces * t.span / spans;
-  const int64_t end = t.first_piece + pieces * (t.span + 1) / spans;
+  if (t.span_begin == t.span_end) return;
   PieceTask task = piece_task(args, scratch);
-  for (const uint32_t*& group : task.next_groups) group = static_cast<const uint32_t*>(args.pool->data);
-  if (start < end) find_groups(args, t, start, task.next_groups);
-  for (int64_t piece = start; piece < end; ++piece) {
-    std::memcpy(task.groups, task.next_groups, sizeof task.groups);
-    if (piece + 1 < end) find_groups(args, t, piece + 1, task.next_groups);
+  PieceGroups groups = find_groups(args, t, t.span_begin);
+  for (int64_t piece = t.span_begin; piece < t.span_end; ++piece) {
+    const PieceGroups next = find_next_groups(args, t, piece);
+    Ahead ahead(next, groups, group_units(*args.pool), task.key_units);
+    task.groups = groups.at;
+    task.ahead = &ahead;
     reduce_piece<Kernel>(args, t, scratch, piece, task);
+    groups = next;
   }
 }
 
