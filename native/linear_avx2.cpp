@@ -264,7 +264,7 @@ struct Kernel {
     prefetch_results<R>(at, panel);
     sum_panel<F>(y, at);
     if (!is_float<F> && at.args.residual.values != nullptr)
-      sum_panel<F>(y, {at.args, at.args.residual, at.panel, at.next, 0, at.row});
+      sum_panel<F>(y, {at.args, at.args.residual, at.panel, at.next, at.next_lines_again, 0, at.row});
     if constexpr (is_channel<F>) scale_outputs(y, at.panel + at.args.weight->depth * kPanelOutputs);
     for (int r = 0; r < R; ++r) store_outputs(at, r, panel, y[r]);
   }

@@ -178,7 +178,7 @@ struct Kernel {
     } else {
       panel_sums<F, R>(y, at);
       if (at.args.residual.values != nullptr)
-        panel_sums<F, R>(y, {at.args, at.args.residual, at.panel, at.next, 0, at.row});
+        panel_sums<F, R>(y, {at.args, at.args.residual, at.panel, at.next, at.next_lines_again, 0, at.row});
       if constexpr (is_channel<F>) scale_outputs<R>(y, at.panel + at.args.weight->depth * kPanelOutputs);
     }
     const int64_t outputs = at.args.weight->outputs;

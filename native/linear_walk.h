@@ -8,7 +8,8 @@
 // A panel's records stream by once per block of rows: from memory the first time, then from the nearest
 // cache. With more than kStreamedRows rows the next panel is prefetched meanwhile, so that memory works
 // during the arithmetic: into the second-level cache (the first holds this panel; with both in it 8 rows of
-// int8 ran at 60 %). With fewer, memory is the limit and the processor's own prefetching is best.
+// int8 ran at 60 %). With fewer, memory is the limit and the processor's own prefetching is best, but for the
+// second pass of a residual, which reads the panel from the cache: then memory would have nothing to do.
 #pragma once
 
 #include <immintrin.h>
@@ -29,6 +30,7 @@ struct PanelRows {
   const uint8_t* panel;
   const uint8_t* next;
   int64_t next_lines;
+  int64_t next_lines_again;  // in the residual's pass
   int64_t row;
 };
 
@@ -115,8 +117,10 @@ void tile_of(const LinearArgs& args, const LinearTile& tile) {
     for (int64_t b = 0; b < blocks; ++b) {
       const int64_t row = tile.rows.begin + num_rows * b / blocks;
       const int64_t end = tile.rows.begin + num_rows * (b + 1) / blocks;
-      const bool ahead = num_rows > Kernel::kStreamedRows && panel < last_panel && b * share < bytes;
-      const PanelRows at{args, args.q, data, data + bytes + b * share, ahead ? lines : 0, row};
+      const bool left = panel < last_panel && b * share < bytes;
+      const bool streams = num_rows > Kernel::kStreamedRows;
+      const int64_t first_pass = left && streams ? lines : 0, second_pass = left && !streams ? lines : 0;
+      const PanelRows at{args, args.q, data, data + bytes + b * share, first_pass, second_pass, row};
       block_of<Kernel, F>(end - row, at, panel);
     }
   }
