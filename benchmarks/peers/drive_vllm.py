@@ -53,7 +53,7 @@ class VllmEngine:
 
 def load(turn: Turn) -> InProcess:
     os.environ["VLLM_CPU_OMP_THREADS_BIND"] = f"0-{turn.num_threads - 1}"
-    folder = turn.peers / "models" / turn.format_name
+    folder = turn.peers / "models" / str(turn.options["folder"])
     arguments = EngineArgs(
         model=str(folder),
         dtype="bfloat16",
@@ -65,7 +65,10 @@ def load(turn: Turn) -> InProcess:
     engine = LLMEngine.from_engine_args(arguments)
     chunk = engine.vllm_config.scheduler_config.max_num_batched_tokens
     preload = os.environ.get("LD_PRELOAD", "none")
-    flags = f"torch.compile (default), max_num_batched_tokens {chunk} (default), preloaded: {preload}"
+    plug_in = ", zentorch" if turn.options["zentorch"] else ""
+    flags = f"torch.compile (default){plug_in}, max_num_batched_tokens {chunk} (default), preloaded: {preload}"
+    platform = vllm.platforms.current_platform
+    assert platform.is_zen_cpu() == turn.options["zentorch"], f"vLLM chose {type(platform).__name__}"
     about = About(vllm.__version__, str(turn.options["weights"]), "bfloat16 (default)", "in process", flags)
     return InProcess(VllmEngine(engine), about)
 

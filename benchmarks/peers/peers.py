@@ -75,8 +75,9 @@ def _openvino(format_name: str, weights: str, contends: tuple[str, ...] | None) 
     return Peer("openvino", format_name, "drive_openvino.py", "openvino", options, start_s=4.0, contends=contends)
 
 
-def _vllm(format_name: str, weights: str, contends: tuple[str, ...]) -> Peer:
-    plain = Peer("vllm", format_name, "drive_vllm.py", "vllm", {"weights": weights}, contends=contends)
+def _vllm(format_name: str, weights: str, contends: tuple[str, ...], zentorch: bool = False) -> Peer:
+    options: dict[str, object] = {"weights": weights, "folder": format_name.removesuffix("-zen"), "zentorch": zentorch}
+    plain = Peer("vllm", format_name, "drive_vllm.py", "vllm", options, contends=contends)
     return replace(plain, start_s=65.0, slowness=1.1, starts_slowly=True)
 
 
@@ -99,6 +100,7 @@ PEERS = {
             ("decode-32", "decode-64", "prefill-8x512"),
         ),
         _vllm("bf16", "bfloat16", ()),
+        _vllm("bf16-zen", "bfloat16", (), zentorch=True),
     )
 }
 
@@ -115,8 +117,11 @@ def chosen(names: list[str]) -> list[Peer]:
 
 
 def environment_of(peer: Peer, peers: Path) -> dict[str, str]:
-    """The environment as it is; vLLM's guide asks for tcmalloc and Intel's OpenMP to be loaded first."""
+    """The environment as it is; vLLM's guide asks for tcmalloc and Intel's OpenMP to be loaded first, and it takes AMD's
+    plug-in when it can import it.
+    """
     if peer.engine != "vllm":
         return dict(os.environ)
     libraries = glob("/usr/lib/*/libtcmalloc_minimal.so.4") + glob(str(peers / "vllm" / "lib" / "libiomp5.so"))
-    return dict(os.environ) | {"LD_PRELOAD": ":".join(libraries)}
+    plug_in = {"PYTHONPATH": str(peers / "zentorch")} if peer.options["zentorch"] else {}
+    return dict(os.environ) | {"LD_PRELOAD": ":".join(libraries)} | plug_in

