@@ -117,7 +117,7 @@ def chosen(names: list[str]) -> list[Peer]:
 
 
 def environment_of(peer: Peer, peers: Path) -> dict[str, str]:
-    """The environment as it is; vLLM's guide asks for tcmalloc and Intel's OpenMP to be loaded first, and it takes AMD's
+    """The environment as it is; vLLM's guide asks for tcmalloc and Intel's OpenMP to be loaded first. It takes AMD's
     plug-in when it can import it.
     """
     if peer.engine != "vllm":
