@@ -37,9 +37,8 @@ class Kind(IntEnum):
 
 @dataclass(slots=True)
 class Turn:
-    """One request of a session, when it was meant to be sent, and what came of it so far: when
-    tokens came, and how many. `is_prefill`: all that its
-    replica does is the prompt, for another to go on.
+    """One request of a session, when it was meant to be sent, and what came of it so far: when tokens came, and how
+    many. `is_prefill`: all that its replica does is the prompt, for another to go on.
     """
 
     session: Session

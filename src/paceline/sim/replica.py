@@ -24,9 +24,11 @@ class Replica:
         self._num_submitted = 0
         self._lengths: dict[SequenceId, int] = {}
         lengths = self._lengths.__getitem__
-        executor: Executor = CostedExecutor(policy.batch, step_time, self.clock, lengths)
+        executor: Executor
         if speculation.num_drafts:
             executor = SpeculatingExecutor(policy.batch, step_time, self.clock, lengths, speculation)
+        else:
+            executor = CostedExecutor(policy.batch, step_time, self.clock, lengths)
         self._loop = StepLoop(self.scheduler, executor)
 
     def submit(self, request: Request, output_tokens: int) -> SequenceId:
