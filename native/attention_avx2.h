@@ -7,9 +7,8 @@
 
 #include <immintrin.h>
 
+#include "always_inline.h"
 #include "attention_tile.h"
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 namespace paceline {
 namespace {

@@ -17,6 +17,7 @@
 #include <limits>
 
 #include "kv_layout.h"
+#include "rounding.h"
 
 namespace paceline {
 namespace {
@@ -25,16 +26,6 @@ constexpr float kLargestInt8 = 127;
 constexpr float kLargestWeight = 256 * 255 + 255;
 constexpr int32_t kKeyOffset = 128;
 constexpr float kSmallestVector = 0x1p-100f;  // below it a vector is zero: the inverse would overflow
-
-// Nearest integer, ties to even, of |x| < 2^22: adding 1.5 * 2^23 leaves it in the low bits.
-inline int32_t nearest(float x) {
-  constexpr float kRound = 0x1.8p23f;
-  const float sum = x + kRound;
-  int32_t bits, zero;
-  std::memcpy(&bits, &sum, sizeof bits);
-  std::memcpy(&zero, &kRound, sizeof zero);
-  return bits - zero;
-}
 
 struct Int8Scale {
   float scale;
@@ -50,16 +41,7 @@ inline Int8Scale scale_of(float largest, float largest_step) {
 }
 
 inline Int8Scale int8_scale(const float* x, int64_t width) {
-  uint32_t largest = 0;  // compared by their bits, so that a NaN beats every number
-  for (int64_t e = 0; e < width; ++e) {
-    uint32_t bits;
-    std::memcpy(&bits, x + e, sizeof bits);
-    bits &= 0x7fffffffu;
-    largest = bits > largest ? bits : largest;
-  }
-  float magnitude;
-  std::memcpy(&magnitude, &largest, sizeof magnitude);
-  return scale_of(magnitude, kLargestInt8);
+  return scale_of(largest_magnitude(x, width), kLargestInt8);
 }
 
 // What lies behind the units of a packed query: 128 * its sum, and its scale.
@@ -82,7 +64,7 @@ inline void pack_int8_query(const float* q, int64_t head_width, uint32_t* units)
   std::memset(units, 0, key_units * sizeof *units);
   auto* values = reinterpret_cast<int8_t*>(units);
   for (int64_t e = 0; e < head_width; ++e) {
-    values[e] = static_cast<int8_t>(nearest(q[e] * scale.inverse));
+    values[e] = static_cast<int8_t>(round_to_even(q[e] * scale.inverse));
     sum += values[e];
   }
   const Int8Query query{kKeyOffset * sum, scale.scale};

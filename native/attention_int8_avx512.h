@@ -3,10 +3,9 @@
 // first-level cache.
 #pragma once
 
+#include "always_inline.h"
 #include "attention_avx512.h"
 #include "attention_int8.h"
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 namespace paceline {
 namespace {

@@ -169,7 +169,7 @@ float weigh_int8_keys(const PieceTask& task, float most, float* sums) {
     }
   const Int8Scale scale = scale_of(largest, kLargestWeight);
   for (int64_t key = task.first_group * kGroupKeys; key < task.end_group * kGroupKeys; ++key)
-    task.weights[key] = static_cast<uint32_t>(nearest(task.scores[key] * scale.inverse));
+    task.weights[key] = static_cast<uint32_t>(round_to_even(task.scores[key] * scale.inverse));
   return scale.scale;
 }
 

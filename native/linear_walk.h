@@ -14,9 +14,8 @@
 
 #include <immintrin.h>
 
+#include "always_inline.h"
 #include "linear.h"
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 namespace paceline {
 namespace {

@@ -1,26 +1,11 @@
 // Activation quantization, plainly: the check of the vector versions, bit for bit.
 #include <algorithm>
-#include <bit>
 
 #include "linear.h"
+#include "rounding.h"
 
 namespace paceline::portable {
 namespace {
-
-// Nearest integer, ties to even, of |x| < 2^22: adding 1.5 * 2^23 leaves it in the low bits.
-int32_t round_to_even(float x) {
-  return std::bit_cast<int32_t>(x + 0x1.8p23f) - std::bit_cast<int32_t>(0x1.8p23f);
-}
-
-// By their bits, so that a NaN beats every number and reaches the scale.
-float largest_magnitude(const float* x, int64_t count) {
-  uint32_t largest = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const uint32_t magnitude = std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu;
-    largest = magnitude > largest ? magnitude : largest;
-  }
-  return std::bit_cast<float>(largest);
-}
 
 // The values at `at` of a tensor that share a scale, x, go to `out`; x becomes what is left of them.
 void quantize_group(float* x, int64_t at, int32_t group, const QuantizedRows& out) {

@@ -43,7 +43,7 @@ struct Int8Vector {
     for (int64_t e = 0; e < width; ++e) x[e] = finite(source[e]);
     scale = int8_scale(x, width);
   }
-  int32_t step(int64_t e) const { return nearest(x[e] * scale.inverse); }
+  int32_t step(int64_t e) const { return round_to_even(x[e] * scale.inverse); }
 };
 
 // A key's scale lies in the row behind its units.

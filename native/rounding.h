@@ -1,0 +1,27 @@
+// Numbers by their bits, the same on every instruction set and for every family of kernels. Internal linkage:
+// included by code compiled for different instruction sets.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace paceline {
+namespace {
+
+// Nearest integer, ties to even, of |x| < 2^22: adding 1.5 * 2^23 leaves it in the low bits.
+inline int32_t round_to_even(float x) {
+  return std::bit_cast<int32_t>(x + 0x1.8p23f) - std::bit_cast<int32_t>(0x1.8p23f);
+}
+
+// By their bits, so that a NaN beats every number and reaches the scale.
+inline float largest_magnitude(const float* x, int64_t count) {
+  uint32_t largest = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint32_t magnitude = std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu;
+    largest = magnitude > largest ? magnitude : largest;
+  }
+  return std::bit_cast<float>(largest);
+}
+
+}  // namespace
+}  // namespace paceline
