@@ -262,3 +262,14 @@ def test_a_fitted_step_time_takes_the_estimators_place() -> None:
     assert replica.decode_step_s(10) == pytest.approx(0.010)
     answer = plan(replace(QUESTION, replica=replica))
     assert any("by the fitted step time" in reason for reason in answer.reasons)
+
+
+def test_alone_on_a_replica_nobody_waits_for_a_step() -> None:
+    replica = QUESTION.replica
+    quiet = replica.at_rate(1e-4)
+    assert quiet is not None
+    assert quiet.ttft_s == pytest.approx(replica.own_prefill_s, rel=1e-3)
+    busy = replica.at_rate(16.0)
+    assert busy is not None
+    waiting_s, _ = queue_wait_s(busy.prefill_share, replica.prefill_s, 0.0)
+    assert busy.ttft_s == pytest.approx(waiting_s + busy.decode_step_s / 2 + replica.own_prefill_s)

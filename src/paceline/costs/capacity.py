@@ -7,8 +7,8 @@ share ρ = λ·t_prefill of the time, so tokens come every TPOT(B)/(1 − ρ). B
 
 Both grow with B, so the largest batch inside the targets and the memory is the replica's capacity; halving finds it.
 
-TTFT = the wait for prompts that came before + the step in progress + the own prefill. The wait is that of an M/G/1
-queue of prefills: its mean by Pollaczek and Khinchine, its p99 by an exponential tail of the same mean.
+TTFT = the wait for prompts that came before + the step in progress, if any + the own prefill. The wait is that of an
+M/G/1 queue of prefills: its mean by Pollaczek and Khinchine, its p99 by an exponential tail of the same mean.
 """
 
 import math
@@ -22,6 +22,8 @@ from paceline.costs.speculation import MAX_BATCH, best_at
 from paceline.costs.step import StepTime, decode_work, prefill_work
 
 TAIL = 0.01
+# Where arithmetic binds, batches differ in rate by what a float rounds.
+ROUNDING = 1e-9
 DEFAULT_MARGINS = Margins()
 
 
@@ -105,16 +107,23 @@ class Replica:
 
     def at_rate(self, rate_per_s: float) -> OperatingPoint | None:
         """The replica at a rate, with the smallest batch that keeps up; None where no batch does."""
-        if self.at_batch(MAX_BATCH).rate_per_s < rate_per_s:
+
+        def falls_behind(batch: int) -> bool:
+            return self.at_batch(batch).rate_per_s * (1.0 + ROUNDING) < rate_per_s
+
+        if falls_behind(MAX_BATCH):
             return None
-        batch = largest_that(lambda tried: self.at_batch(tried).rate_per_s < rate_per_s, MAX_BATCH) + 1
-        return self._point(batch, rate_per_s)
+        batch = largest_that(falls_behind, MAX_BATCH) + 1
+        return self._point(batch, min(rate_per_s, self.at_batch(batch).rate_per_s))
 
     def _point(self, batch: int, rate_per_s: float) -> OperatingPoint:
         step_s, prefill_s = self.decode_step_s(batch), self.prefill_s
         share = rate_per_s * prefill_s
         mean_s, p99_s = queue_wait_s(share, prefill_s, self.load.input_variation)
-        ttft_s, tpot_s = mean_s + step_s / 2 + self.own_prefill_s, step_s / (1.0 - share)
+        tpot_s = step_s / (1.0 - share)
+        # Streams under way are Poisson about their mean, as in a queue where nobody waits.
+        at_work = 1.0 - math.exp(-rate_per_s * self.load.output_tokens * tpot_s)
+        ttft_s = mean_s + at_work * step_s / 2 + self.own_prefill_s
         return OperatingPoint(
             batch=batch,
             rate_per_s=rate_per_s,

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from paceline.costs.capacity import Drafting
+from paceline.costs.estimator import MAX_CARDS
 from paceline.costs.formats import KV_FORMATS, WEIGHT_FORMATS
 from paceline.costs.planner import Plan, plan
 from paceline.costs.question import Question
@@ -58,7 +59,7 @@ def changes(question: Question) -> Iterator[tuple[str, Question]]:
         changed = replace(estimator, kv=KV_FORMATS["fp8"])
         yield "KV in fp8, where its loss is bearable", _with(question, estimator=changed)
     for num_cards in (2 * estimator.num_cards, estimator.num_cards // 2):
-        if num_cards >= 1:
+        if 1 <= num_cards <= MAX_CARDS:
             changed = replace(estimator, num_cards=num_cards)
             yield f"{num_cards} cards a replica instead of {estimator.num_cards}", _with(question, estimator=changed)
     if load.input_tokens > 1:
