@@ -112,7 +112,7 @@ def test_formats_are_refused_with_the_list() -> None:
 def test_a_target_out_of_reach_is_refused_with_what_is_in_reach() -> None:
     refused = plan(replace(QUESTION, targets=Targets(ttft_s=0.001, tpot_s=0.001)))
     assert refused.refusal is not None
-    assert "TPOT target and TTFT target out of reach: a single sequence has a TPOT of 7.6" in refused.refusal
+    assert "TPOT target and TTFT target out of reach: a request alone on a replica has a TPOT of 7.5" in refused.refusal
     assert refused.fleet is None
     assert refused.binds == "targets"
 
@@ -273,3 +273,17 @@ def test_alone_on_a_replica_nobody_waits_for_a_step() -> None:
     assert busy is not None
     waiting_s, _ = queue_wait_s(busy.prefill_share, replica.prefill_s, 0.0)
     assert busy.ttft_s == pytest.approx(waiting_s + busy.decode_step_s / 2 + replica.own_prefill_s)
+
+
+def test_a_target_that_one_sequence_at_a_time_would_break_is_met_by_taking_less() -> None:
+    """Long prompts and short answers: with somebody always decoding, prefill takes 71 % and prompts queue for 1.2 s."""
+    replica = Replica(DatasheetEstimator(find_model("llama-3-8b"), H100), Load(10.0, 6000, 8))
+    assert replica.at_batch(1).ttft_p99_s > 1.0
+    found = plan(Question(replica, Targets(ttft_s=1.0)))
+    assert found.refusal is None
+    assert found.capacity is not None
+    assert found.fleet is not None
+    assert 0.98 < found.capacity.ttft_p99_s <= 1.0
+    assert found.binds == "TTFT target"
+    assert found.fleet.num_replicas == 3
+    assert any("with a sequence always under way, 5.085 requests/s, prefill takes 71%" in r for r in found.reasons)

@@ -204,6 +204,13 @@ def test_drafts_that_do_not_pay_are_said_so() -> None:
         ("./no/model", "model './no/model' is a path, and nothing is there"),
         ("llama-3-70b --output 0", "load: output_tokens must be 1 to 16777216, got 0"),
         ("llama-3-70b --utilization 1.5", "margins: utilization must be above 0 and at most 1, got 1.5"),
+        ("llama-3-70b --efficiency 0", "efficiency must be above 0 and at most 1, got 0.0"),
+        ("llama-3-70b --rate 1e300", "load: rate_per_s must be above 0 and at most 1,000,000,000, got 1e+300"),
+        ("llama-3-70b --pools", "--pools needs --rate: how many replicas of each kind follows from the load"),
+        ("smollm2-135m --pools --rate 1 --hardware this", "--pools: this machine has no link to others on which KV"),
+        ("llama-3-70b --workload 10/5 --input 7", "--workload 10/5 has both lengths: leave out --input and --output"),
+        ("llama-3-70b --fitted /nowhere.json", "--fitted /nowhere.json: No such file or directory"),
+        ("llama-3-70b --fitted x --efficiency 0.5", "--efficiency changes nothing with --fitted"),
         ("llama-3-70b --html /nowhere/x.html", "--html /nowhere/x.html: No such file or directory"),
     ],
 )
@@ -211,6 +218,36 @@ def test_mistakes_are_named_with_what_is_allowed(line: str, complaint: str) -> N
     with pytest.raises(PacelineError) as raised:
         CliRunner().invoke(fleet_app, line.split(), catch_exceptions=False)
     assert raised.value.message.startswith(complaint)
+
+
+def test_a_name_nobody_knows_is_answered_with_those_that_need_no_file() -> None:
+    with pytest.raises(PacelineError, match="give a path, a name of the hub, or one of llama-2-7b, llama-2-13b"):
+        CliRunner().invoke(fleet_app, ["no-such-model"], catch_exceptions=False)
+    with pytest.raises(PacelineError, match="or this: this machine, measured; of another card give --flops"):
+        CliRunner().invoke(fleet_app, ["llama-3-8b", "--hardware", "H999"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("--gpus 1", "llama-3-70b does not fit: weights 141 GB (131 GiB) and the KV of one sequence"),
+        ("--context 100000", "--context must be 1 to 8,192, the context of llama-3-70b, got 100,000"),
+        ("--hardware H999", "hardware 'H999' is not in the catalogue: H100, "),
+        ("--alpha 1.2", "acceptance rate must be from 0 to 1, got 1.2"),
+    ],
+)
+def test_speculation_on_what_cannot_be_served_is_refused(line: str, complaint: str) -> None:
+    with pytest.raises(PacelineError) as raised:
+        CliRunner().invoke(speculation_app, line.split(), catch_exceptions=False)
+    assert raised.value.message.startswith(complaint)
+
+
+def test_pools_that_meet_no_target_are_said_so() -> None:
+    # A prompt of 107 MB of KV takes 1.7 ms of an L4's link in float32, more than a decode step of so small a model.
+    line = "smollm2-135m --hardware L4 --input 4000 --output 16 --ttft 16ms --pools --kv-cache-dtype float32 --rate 0.1"
+    result = CliRunner().invoke(fleet_app, line.split(), catch_exceptions=False)
+    assert result.exit_code == 0, result.stdout
+    assert "as pools: the TTFT target is out of reach" in " ".join(result.stdout.split())
 
 
 def test_a_mistake_is_one_line_in_the_terminal() -> None:
@@ -227,3 +264,10 @@ def test_this_machine_is_measured() -> None:
     assert 1e8 < machine.bytes_per_s < 1e13
     assert 1e8 < machine.flops_per_s < 1e15
     assert machine.memory_bytes > 2**28
+
+
+def test_output_tokens_are_those_of_the_load() -> None:
+    """Not those of one whole sequence, which is the smallest batch there is."""
+    line = "llama-3.2-1b --hardware T4 --rate 0.1 --input 2000 --output 16"
+    result = CliRunner().invoke(fleet_app, line.split(), catch_exceptions=False)
+    assert re.search(r"output tokens/s +1\.6 ", result.stdout)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from paceline.costs.config_size import size_from_config
 from paceline.costs.formats import NumberFormat
-from paceline.costs.known_models import known_model
+from paceline.costs.known_models import KNOWN_MODELS, known_model
 from paceline.costs.model_size import Experts, ModelSize
 from paceline.errors import CheckpointError
 from paceline.models.fields import Fields
@@ -25,12 +25,22 @@ def size_of(name: str) -> tuple[ModelSize, NumberFormat | None]:
     known = known_model(name)
     if known is not None and not Path(name).expanduser().exists():
         return known, None
-    path = resolve(name, hub_patterns=CONFIG_PATTERNS)
+    path = _resolved(name)
     if path.is_dir():
         path = path / "config.json"
     if path.suffix == ".json":
         return size_from_config(read_json(path), name), None
     return size_from_gguf(read_gguf(path), name)
+
+
+def _resolved(name: str) -> Path:
+    try:
+        return resolve(name, hub_patterns=CONFIG_PATTERNS)
+    except CheckpointError as error:
+        if name.startswith((".", "/", "~")) or name.endswith(".gguf"):
+            raise
+        known = ", ".join(KNOWN_MODELS)
+        raise CheckpointError(f"{error.message}; give a path, a name of the hub, or one of {known}") from error
 
 
 def size_from_gguf(file: GgufFile, name: str) -> tuple[ModelSize, NumberFormat]:
