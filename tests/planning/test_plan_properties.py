@@ -141,7 +141,7 @@ def test_all_of_a_replica_may_be_planned_for(
     capacity = plan(Question(replica, Targets())).capacity
     if capacity is None:
         return
-    for rate_per_s in (times * min(capacity.rate_per_s, 1e6), times / replica.prefill_s):
+    for rate_per_s in (times * min(capacity.rate_per_s, 1e6), times / max(replica.prefill_s, 1e-6)):
         load = Load(rate_per_s, num_input, num_output)
         found = answer(Question(Replica(estimator, load, margins), Targets()), has_pools=True, num_turns=0)
         assert found.plan.fleet is not None
