@@ -287,3 +287,15 @@ def test_a_target_that_one_sequence_at_a_time_would_break_is_met_by_taking_less(
     assert found.binds == "TTFT target"
     assert found.fleet.num_replicas == 3
     assert any("with a sequence always under way, 5.085 requests/s, prefill takes 71%" in r for r in found.reasons)
+
+
+def test_measured_steps_say_nothing_of_other_formats_and_cards() -> None:
+    question = replace(QUESTION, replica=replace(QUESTION.replica, step_time=LinearLaw()))
+    names = [effect.change for effect in effects(question, plan(question))]
+    assert names
+    assert not any("weights in" in name or "KV in" in name or "cards a replica" in name for name in names)
+
+
+def test_mixtral_goes_by_its_name_on_the_hub() -> None:
+    assert find_model("mistralai/Mixtral-8x7B-Instruct-v0.1") is find_model("mixtral-8x7b")
+    assert known_model("mistralai/Mistral-7B-v0.1") is None

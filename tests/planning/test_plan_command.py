@@ -168,6 +168,23 @@ def test_a_gguf_states_its_own_sizes() -> None:
     assert stored_as.bytes_per_number == weight_format("q4_0").bytes_per_number
 
 
+def test_a_gguf_with_latent_attention_keeps_its_latent() -> None:
+    metadata = {
+        "general.architecture": "deepseek2",
+        "deepseek2.attention.head_count": 16,
+        "deepseek2.attention.head_count_kv": 16,
+        "deepseek2.attention.key_length": 192,
+        "deepseek2.attention.kv_lora_rank": 512,
+        "deepseek2.rope.dimension_count": 64,
+        "deepseek2.block_count": 27,
+        "deepseek2.embedding_length": 2048,
+        "deepseek2.context_length": 163_840,
+    }
+    embedding = HostTensor("token_embd.weight", "Q4_0", 100, 64, np.zeros((100, 36), np.uint8))
+    size, _ = size_from_gguf(GgufFile(Path("lite.gguf"), metadata, {"token_embd.weight": embedding}), "lite")
+    assert size.kv_numbers_per_token == 27 * (512 + 64)
+
+
 def test_speculation_prints_the_best_and_where_it_ends() -> None:
     result = CliRunner().invoke(speculation_app, ["--alpha", "0.8", "--cost", "0.1"], catch_exceptions=False)
     assert result.exit_code == 0

@@ -57,6 +57,7 @@ def size_from_gguf(file: GgufFile, name: str) -> tuple[ModelSize, NumberFormat]:
     if embedding is None:
         raise CheckpointError(f"{file.path}: tensor 'token_embd.weight' is missing")
     window = model.integer("attention.sliding_window", 0) or None
+    latent = model.integer("attention.kv_lora_rank", 0)
     size = ModelSize(
         name=name,
         num_params=num_params,
@@ -69,6 +70,7 @@ def size_from_gguf(file: GgufFile, name: str) -> tuple[ModelSize, NumberFormat]:
         num_active_params=num_active_params,
         experts=experts,
         windows=() if window is None else _windows(prefix, window, num_layers),
+        latent_width=latent + model.integer("rope.dimension_count") if latent else None,
     )
     num_bytes = sum(tensor.data.nbytes for tensor in file.tensors.values())
     return size, NumberFormat("as in the file", num_bytes / num_params, f"{num_bytes:,} bytes of tensors")
