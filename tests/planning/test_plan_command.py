@@ -144,6 +144,10 @@ def test_a_config_file_and_a_gguf_are_models_too(tmp_path: Path) -> None:
         found = planned(name)
         assert found["memory"]["kv_bytes_per_token"] == 163_840  # type: ignore[index]
         assert found["model"]["num_params"] == pytest.approx(23.57e9, rel=0.002)  # type: ignore[index]
+    stored = {"quant_method": "awq", "bits": 4, "group_size": 128}
+    config.write_text(json.dumps(sizes | {"quantization_config": stored}), encoding="utf-8")
+    assert planned(str(config))["weights"]["name"] == "awq"  # type: ignore[index]
+    assert planned(f"{config} -q bf16")["weights"]["name"] == "bf16"  # type: ignore[index]
 
 
 def test_a_gguf_states_its_own_sizes() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from paceline.costs.config_format import format_from_config
 from paceline.costs.config_size import size_from_config
 from paceline.costs.formats import NumberFormat
 from paceline.costs.known_models import KNOWN_MODELS, known_model
@@ -29,7 +30,8 @@ def size_of(name: str) -> tuple[ModelSize, NumberFormat | None]:
     if path.is_dir():
         path = path / "config.json"
     if path.suffix == ".json":
-        return size_from_config(read_json(path), name), None
+        config = read_json(path)
+        return size_from_config(config, name), format_from_config(config, name)
     return size_from_gguf(read_gguf(path), name)
 
 
