@@ -23,8 +23,8 @@ def print_answer(console: Console, found: Answer) -> None:
     if found.has_pools and found.plan.refusal is None:
         print_list(console, pools_line(found), () if found.pools is None else found.pools.reasons)
     if found.turns:
-        heads = ("turn", "context", "decode step", "TPOT", "KV", "sessions that fit")
-        console.print(grid(heads, [_turn(found, index) for index in range(len(found.turns))]))
+        turn_heads = ("turn", "context", "decode step", "TPOT", "KV", "sessions that fit")
+        console.print(grid(turn_heads, [_turn(found, index) for index in range(len(found.turns))]))
         print_list(console, f"turns of {found.turns[0].num_sessions:,} sessions at once", turn_notes(found))
     if found.effects:
         heads = ("what would change it", "requests/s a card", "cards", "TPOT", "per 1M tokens")
