@@ -6,11 +6,11 @@ Prints the table as Markdown. A ratio is the median of the rounds' own ratios, P
 Paceline is ahead whichever way the figure counts; its interval is the sign test's at 95 % (with fewer than six rounds:
 the range).
 
-The verdicts give a second ratio from the undisturbed rounds alone: those in which both measurements of the pair had
-less than 5 % of the watcher's samples shared (`sharing.c`), in the mean of the CPUs. It needs three such rounds. The
-rule was fixed before any result was seen; the first ratio is that of all rounds, disturbed or not. A measurement that
-nobody watched is in no undisturbed round. One whose best rate is below the run's best as a shared sample is below its
-measurement's, was shared throughout: its watcher knew no other state of the cores.
+The verdicts give a second ratio from the undisturbed rounds alone: those in which, for both measurements of the pair,
+less than 5 % of the watcher's samples were shared (`sharing.c`), in the mean of the CPUs. It needs three such rounds.
+The rule was fixed before any result was seen; the first ratio is of all rounds, disturbed or not. A measurement that
+nobody watched is never undisturbed. One whose best rate is below 0.8 of the best in its run was shared throughout,
+whatever its watcher says: it saw no other state of the cores.
 """
 
 import argparse
