@@ -8,9 +8,9 @@
 // float32:
 //   y = y + (float(sum of u * q over the group, in int32) * s) * a;  y = y + m * (float(sum of q) * a)
 // in that order, each operation rounded once; all instruction sets agree bit for bit. A linear with
-// `residual` then does the same for what quantization left of the activations, quantized again: 15 bits
-// instead of 8. CHANNEL weights have one scale an output: y = y + float(sum of u * q) * a per group, and y =
-// y * s at the end.
+// `residual` has a second chain, of what quantization left of the activations, quantized again (15 bits
+// instead of 8), and y is the sum of the two. CHANNEL weights have one scale an output: y = y + float(sum of
+// u * q) * a per group, and y = y * s at the end.
 #pragma once
 
 #include <cstddef>
@@ -68,7 +68,7 @@ struct LinearArgs {
   const PackedWeight* weight;  // [N, K]
   const float* x;              // [T, K], F32 and BF16 weights
   QuantizedRows q;             // [T, K], the other weights
-  QuantizedRows residual;      // [T, K], summed after q; values nullptr: none
+  QuantizedRows residual;      // [T, K], of what q left; values nullptr: none
   const float* bias;           // [N] or nullptr
   int64_t rows;                // T
   float* y;                    // [T, N]

@@ -101,24 +101,30 @@ ALWAYS_INLINE void sum_bytes(__m256i (&sums)[R][V], const uint8_t* values, const
   }
 }
 
+// A term of the activations of some rows.
+struct TermRows {
+  const QuantizedRows& q;
+  int64_t depth;
+  int64_t row;  // the first
+};
+
 // The integer sums of V vectors of a record.
 template <class F, int R, int V>
-ALWAYS_INLINE void sum_record(__m256i (&sums)[R][V], const uint8_t* values, const PanelRows& at, int64_t g) {
-  const int64_t depth = at.args.weight->depth;
-  const int64_t groups = depth / F::group;
-  const int8_t* q = at.q.values + at.row * depth + g * F::group;
+ALWAYS_INLINE void sum_record(__m256i (&sums)[R][V], const uint8_t* values, const TermRows& of, int64_t g) {
+  const int64_t groups = of.depth / F::group;
+  const int8_t* q = of.q.values + of.row * of.depth + g * F::group;
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) {
     // The offsets are for numbers centred on 128; those of 4 bits are on 8.
     const bool shifted = is_nibbles<F> && F::centred;
-    const int32_t start = shifted ? at.q.offsets[(at.row + r) * groups + g] / 16 : 0;
+    const int32_t start = shifted ? of.q.offsets[(of.row + r) * groups + g] / 16 : 0;
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) sums[r][v] = _mm256_set1_epi32(start);
   }
   if constexpr (is_nibbles<F>)
-    sum_nibbles<F>(sums, values, q, depth);
+    sum_nibbles<F>(sums, values, q, of.depth);
   else
-    sum_bytes<F>(sums, values, q, depth);
+    sum_bytes<F>(sums, values, q, of.depth);
 }
 
 template <class F>
@@ -134,9 +140,9 @@ ALWAYS_INLINE __m256 plus_product(__m256 y, __m256 a, __m256 b) {
 // y += (float(sums) * s) * a, then y += m * activation sum: see linear.h. `vector` is the first of the V.
 template <class F, int R, int V>
 ALWAYS_INLINE void add_record(__m256 (&y)[R][V], const __m256i (&sums)[R][V], const uint8_t* coefficients,
-                              const PanelRows& at, int vector, int64_t g) {
-  const int64_t groups = at.args.weight->depth / F::group;
-  const int64_t scale_groups = at.args.weight->depth / activation_group(F::group);
+                              const TermRows& of, int vector, int64_t g) {
+  const int64_t groups = of.depth / F::group;
+  const int64_t scale_groups = of.depth / activation_group(F::group);
   const int64_t scale_index = g * F::group / activation_group(F::group);
 #pragma GCC unroll 4
   for (int v = 0; v < V; ++v) {
@@ -145,11 +151,11 @@ ALWAYS_INLINE void add_record(__m256 (&y)[R][V], const __m256i (&sums)[R][V], co
       __m256 product = _mm256_cvtepi32_ps(sums[r][v]);
       if constexpr (!is_channel<F>)
         product = _mm256_mul_ps(product, coefficient<F>(coefficients, vector + v));
-      const float activation = at.q.scales[(at.row + r) * scale_groups + scale_index];
+      const float activation = of.q.scales[(of.row + r) * scale_groups + scale_index];
       y[r][v] = plus_product(y[r][v], product, _mm256_set1_ps(activation));
       if constexpr (has_minimum<F>) {
         const __m256 minimum = coefficient<F>(coefficients + F::coefficients, vector + v);
-        y[r][v] = plus_product(y[r][v], minimum, _mm256_set1_ps(at.q.sums[(at.row + r) * groups + g]));
+        y[r][v] = plus_product(y[r][v], minimum, _mm256_set1_ps(of.q.sums[(of.row + r) * groups + g]));
       }
     }
   }
@@ -183,8 +189,10 @@ ALWAYS_INLINE void store_sums(const __m256 (&sums)[R][V], float (&y)[R][kPanelOu
 // Adds V vectors of outputs over the whole depth to y. Not inlined: what its next call could share with it
 // costs more registers than there are.
 template <class F, int R, int V>
-__attribute__((noinline)) void add_quantized(float (&y)[R][kPanelOutputs], const PanelRows& at, int vector) {
-  const int64_t groups = at.args.weight->depth / F::group;
+__attribute__((noinline)) void add_quantized(float (&y)[R][kPanelOutputs], const PanelRows& at,
+                                             const QuantizedRows& q, int vector) {
+  const TermRows of{q, at.args.weight->depth, at.row};
+  const int64_t groups = of.depth / F::group;
   const int64_t next_lines = vector == 0 ? at.next_lines : 0;
   const uint8_t* record = at.panel;
   const uint8_t* next = at.next;
@@ -193,8 +201,8 @@ __attribute__((noinline)) void add_quantized(float (&y)[R][kPanelOutputs], const
   for (int64_t g = 0; g < groups; ++g, record += F::record) {
     prefetch(next, next_lines);
     __m256i sums[R][V];
-    sum_record<F>(sums, record + 32 * vector, at, g);
-    add_record<F>(results, sums, record + F::values, at, vector, g);
+    sum_record<F>(sums, record + 32 * vector, of, g);
+    add_record<F>(results, sums, record + F::values, of, vector, g);
   }
   store_sums(results, y, vector);
 }
@@ -223,6 +231,12 @@ __attribute__((noinline)) void add_floats(float (&y)[R][kPanelOutputs], const Pa
   store_sums(sums, y, vector);
 }
 
+template <int R>
+ALWAYS_INLINE void add_outputs(float (&y)[R][kPanelOutputs], const float (&more)[R][kPanelOutputs]) {
+  for (int r = 0; r < R; ++r)
+    for (int64_t n = 0; n < kPanelOutputs; ++n) y[r][n] += more[r][n];
+}
+
 // y *= the scales at the end of the panel.
 template <int R>
 ALWAYS_INLINE void scale_outputs(float (&y)[R][kPanelOutputs], const uint8_t* scales) {
@@ -231,13 +245,13 @@ ALWAYS_INLINE void scale_outputs(float (&y)[R][kPanelOutputs], const uint8_t* sc
 }
 
 template <class F, int R>
-ALWAYS_INLINE void sum_panel(float (&y)[R][kPanelOutputs], const PanelRows& at) {
+ALWAYS_INLINE void sum_panel(float (&y)[R][kPanelOutputs], const PanelRows& at, const QuantizedRows& q) {
   constexpr int V = R <= 2 ? 4 : 2;  // 8 vectors of sums
   for (int vector = 0; vector < kPanelVectors; vector += V) {
     if constexpr (is_float<F>)
       add_floats<F, R, V>(y, at, vector);
     else
-      add_quantized<F, R, V>(y, at, vector);
+      add_quantized<F, R, V>(y, at, q, vector);
   }
 }
 
@@ -255,16 +269,19 @@ ALWAYS_INLINE void store_outputs(const PanelRows& at, int r, int64_t panel, cons
 }
 
 struct Kernel {
-  static constexpr int kBlockRows = 4;
+  static constexpr int block_rows(int /*terms*/) { return 4; }
   static constexpr int kStreamedRows = 1;
 
-  template <class F, int R>
+  template <class F, int kTerms, int R>
   static void block(const PanelRows& at, int64_t panel) {
     alignas(32) float y[R][kPanelOutputs] = {};
     prefetch_results<R>(at, panel);
-    sum_panel<F>(y, at);
-    if (!is_float<F> && at.args.residual.values != nullptr)
-      sum_panel<F>(y, {at.args, at.args.residual, at.panel, at.next, at.next_lines_again, 0, at.row});
+    sum_panel<F>(y, at, at.args.q);
+    if constexpr (kTerms == 2) {
+      alignas(32) float second[R][kPanelOutputs] = {};
+      sum_panel<F>(second, at, at.args.residual);
+      add_outputs(y, second);
+    }
     if constexpr (is_channel<F>) scale_outputs(y, at.panel + at.args.weight->depth * kPanelOutputs);
     for (int r = 0; r < R; ++r) store_outputs(at, r, panel, y[r]);
   }

@@ -1,5 +1,6 @@
-// Linear layers with AVX-512 VNNI. A panel is two vectors of 16 outputs; up to six rows are summed in
-// registers.
+// Linear layers with AVX-512 VNNI. A panel is two vectors of 16 outputs; up to six sums of rows are kept in
+// registers. Activations of two terms are two sums a row, side by side, so that the panel is read once for
+// both: sum s is term s % kTerms of row s / kTerms.
 #if defined(__x86_64__)
 #include <immintrin.h>
 
@@ -23,20 +24,33 @@ ALWAYS_INLINE __m512i broadcast_quad(const int8_t* quad) {
   return _mm512_set1_epi32(value);
 }
 
-template <int R>
-ALWAYS_INLINE void add_quad(__m512i (&sums)[R][2], __m512i left, __m512i right, const int8_t* quad,
-                            int64_t stride) {
+template <int kTerms>
+ALWAYS_INLINE const QuantizedRows& term_of(const PanelRows& at, int sum) {
+  return sum % kTerms == 0 ? at.args.q : at.args.residual;
+}
+
+template <int kTerms>
+ALWAYS_INLINE int64_t row_of(const PanelRows& at, int sum) {
+  return at.row + sum / kTerms;
+}
+
+template <int kTerms, int S>
+ALWAYS_INLINE void add_quad(__m512i (&sums)[S][2], __m512i left, __m512i right, const PanelRows& at,
+                            int64_t position) {
+  const int64_t depth = at.args.weight->depth;
 #pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-    const __m512i activations = broadcast_quad(quad + r * stride);
-    sums[r][0] = _mm512_dpbusd_epi32(sums[r][0], left, activations);
-    sums[r][1] = _mm512_dpbusd_epi32(sums[r][1], right, activations);
+  for (int s = 0; s < S; ++s) {
+    const int8_t* quad = term_of<kTerms>(at, s).values + row_of<kTerms>(at, s) * depth + position;
+    const __m512i activations = broadcast_quad(quad);
+    sums[s][0] = _mm512_dpbusd_epi32(sums[s][0], left, activations);
+    sums[s][1] = _mm512_dpbusd_epi32(sums[s][1], right, activations);
   }
 }
 
-// The integer sums of one record.
-template <class F, int R>
-ALWAYS_INLINE void sum_record(__m512i (&sums)[R][2], const uint8_t* values, const int8_t* q, int64_t stride) {
+// The integer sums of one record, whose first position is `begin`.
+template <class F, int kTerms, int S>
+ALWAYS_INLINE void sum_record(__m512i (&sums)[S][2], const uint8_t* values, const PanelRows& at,
+                              int64_t begin) {
   const __m512i low_bits = _mm512_set1_epi8(15);
   const __m512i centre = _mm512_set1_epi8(120);
 #pragma GCC unroll 8
@@ -44,7 +58,7 @@ ALWAYS_INLINE void sum_record(__m512i (&sums)[R][2], const uint8_t* values, cons
     const __m512i left = _mm512_load_si512(values + 64 * v);
     const __m512i right = _mm512_load_si512(values + 64 * v + 64);
     if constexpr (!is_nibbles<F>) {
-      add_quad<R>(sums, left, right, q + 2 * v, stride);
+      add_quad<kTerms>(sums, left, right, at, begin + 2 * v);
       continue;
     }
     __m512i numbers[4] = {_mm512_and_si512(left, low_bits), _mm512_and_si512(right, low_bits),
@@ -53,16 +67,15 @@ ALWAYS_INLINE void sum_record(__m512i (&sums)[R][2], const uint8_t* values, cons
     if constexpr (F::centred) {
       for (__m512i& number : numbers) number = _mm512_add_epi8(number, centre);
     }
-    add_quad<R>(sums, numbers[0], numbers[1], q + 4 * v, stride);
-    add_quad<R>(sums, numbers[2], numbers[3], q + 4 * v + 4, stride);
+    add_quad<kTerms>(sums, numbers[0], numbers[1], at, begin + 4 * v);
+    add_quad<kTerms>(sums, numbers[2], numbers[3], at, begin + 4 * v + 4);
   }
 }
 
 // y += (float(sums) * s) * a, then y += m * activation sum: see linear.h.
-template <class F, int R>
-ALWAYS_INLINE void add_record(__m512 (&y)[R][2], const __m512i (&sums)[R][2], const uint8_t* coefficients,
+template <class F, int kTerms, int S>
+ALWAYS_INLINE void add_record(__m512 (&y)[S][2], const __m512i (&sums)[S][2], const uint8_t* coefficients,
                               const PanelRows& at, int64_t g) {
-  const QuantizedRows& q = at.q;
   const int64_t groups = at.args.weight->depth / F::group;
   const int64_t scale_groups = at.args.weight->depth / kActivationGroup;
   const int64_t scale_index = g * F::group / kActivationGroup;
@@ -70,67 +83,60 @@ ALWAYS_INLINE void add_record(__m512 (&y)[R][2], const __m512i (&sums)[R][2], co
   for (int half = 0; half < 2; ++half) {
     const __m512 scale = coefficient<F>(coefficients, half);
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const __m512 activation = _mm512_set1_ps(q.scales[(at.row + r) * scale_groups + scale_index]);
-      const __m512 product = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[r][half]), scale);
-      y[r][half] = _mm512_add_ps(y[r][half], _mm512_mul_ps(product, activation));
+    for (int s = 0; s < S; ++s) {
+      const float* scales = term_of<kTerms>(at, s).scales + row_of<kTerms>(at, s) * scale_groups;
+      const __m512 product = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[s][half]), scale);
+      y[s][half] = _mm512_add_ps(y[s][half], _mm512_mul_ps(product, _mm512_set1_ps(scales[scale_index])));
     }
     if constexpr (F::minimum) {
       const __m512 minimum = coefficient<F>(coefficients + F::coefficients, half);
 #pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) {
-        const __m512 activation = _mm512_set1_ps(q.sums[(at.row + r) * groups + g]);
-        y[r][half] = _mm512_add_ps(y[r][half], _mm512_mul_ps(minimum, activation));
+      for (int s = 0; s < S; ++s) {
+        const float* totals = term_of<kTerms>(at, s).sums + row_of<kTerms>(at, s) * groups;
+        y[s][half] = _mm512_add_ps(y[s][half], _mm512_mul_ps(minimum, _mm512_set1_ps(totals[g])));
       }
     }
   }
 }
 
 // y += float(sums) * a.
-template <class F, int R>
-ALWAYS_INLINE void add_group(__m512 (&y)[R][2], const __m512i (&sums)[R][2], const float* scales,
-                             int64_t groups) {
+template <int kTerms, int S>
+ALWAYS_INLINE void add_group(__m512 (&y)[S][2], const __m512i (&sums)[S][2], const PanelRows& at,
+                             int64_t groups, int64_t g) {
 #pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-    const __m512 activation = _mm512_set1_ps(scales[r * groups]);
-    y[r][0] = _mm512_add_ps(y[r][0], _mm512_mul_ps(_mm512_cvtepi32_ps(sums[r][0]), activation));
-    y[r][1] = _mm512_add_ps(y[r][1], _mm512_mul_ps(_mm512_cvtepi32_ps(sums[r][1]), activation));
+  for (int s = 0; s < S; ++s) {
+    const float* scales = term_of<kTerms>(at, s).scales + row_of<kTerms>(at, s) * groups;
+    const __m512 activation = _mm512_set1_ps(scales[g]);
+    y[s][0] = _mm512_add_ps(y[s][0], _mm512_mul_ps(_mm512_cvtepi32_ps(sums[s][0]), activation));
+    y[s][1] = _mm512_add_ps(y[s][1], _mm512_mul_ps(_mm512_cvtepi32_ps(sums[s][1]), activation));
   }
 }
 
-template <class F, int R>
-ALWAYS_INLINE void panel_sums(__m512 (&y)[R][2], const PanelRows& at) {
-  const int64_t depth = at.args.weight->depth;
-  const int64_t groups = depth / F::group;
-  const int8_t* q = at.q.values + at.row * depth;
-  const int32_t* offsets = at.q.offsets + at.row * groups;
+template <class F, int kTerms, int S>
+ALWAYS_INLINE void panel_sums(__m512 (&y)[S][2], const PanelRows& at) {
+  const int64_t groups = at.args.weight->depth / F::group;
   const uint8_t* record = at.panel;
   const uint8_t* next = at.next;
-  for (int64_t g = 0; g < groups; ++g, record += F::record, q += F::group) {
-    __m512i sums[R][2];
+  for (int64_t g = 0; g < groups; ++g, record += F::record) {
+    __m512i sums[S][2];
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      sums[r][0] = F::centred ? _mm512_set1_epi32(offsets[r * groups + g]) : _mm512_setzero_si512();
-      sums[r][1] = sums[r][0];
+    for (int s = 0; s < S; ++s) {
+      const int32_t* offsets = term_of<kTerms>(at, s).offsets + row_of<kTerms>(at, s) * groups;
+      sums[s][0] = F::centred ? _mm512_set1_epi32(offsets[g]) : _mm512_setzero_si512();
+      sums[s][1] = sums[s][0];
     }
     prefetch(next, at.next_lines);
-    sum_record<F, R>(sums, record, q, depth);
+    sum_record<F, kTerms>(sums, record, at, g * F::group);
     if constexpr (is_channel<F>)
-      add_group<F, R>(y, sums, at.q.scales + at.row * groups + g, groups);
+      add_group<kTerms>(y, sums, at, groups, g);
     else
-      add_record<F, R>(y, sums, record + F::values, at, g);
+      add_record<F, kTerms>(y, sums, record + F::values, at, g);
   }
 }
 
-// y *= the scales at the end of the panel.
-template <int R>
-ALWAYS_INLINE void scale_outputs(__m512 (&y)[R][2], const uint8_t* scales) {
-  const __m512 left = _mm512_load_ps(scales), right = _mm512_load_ps(scales + 64);
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-    y[r][0] = _mm512_mul_ps(y[r][0], left);
-    y[r][1] = _mm512_mul_ps(y[r][1], right);
-  }
+// The scales at the end of a panel.
+ALWAYS_INLINE __m512 channel_scale(const PanelRows& at, int half) {
+  return _mm512_load_ps(at.panel + at.args.weight->depth * kPanelOutputs + 64 * half);
 }
 
 template <class F>
@@ -164,23 +170,20 @@ ALWAYS_INLINE __mmask16 lanes_below(int64_t count) {
 }
 
 struct Kernel {
-  static constexpr int kBlockRows = 6;
+  static constexpr int block_rows(int terms) { return 6 / terms; }
   static constexpr int kStreamedRows = 4;
 
-  template <class F, int R>
+  template <class F, int kTerms, int R>
   static void block(const PanelRows& at, int64_t panel) {
-    __m512 y[R][2];
+    constexpr int S = R * kTerms;
+    __m512 y[S][2];
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) y[r][0] = y[r][1] = _mm512_setzero_ps();
+    for (int s = 0; s < S; ++s) y[s][0] = y[s][1] = _mm512_setzero_ps();
     prefetch_results<R>(at, panel);
-    if constexpr (is_float<F>) {
+    if constexpr (is_float<F>)
       float_panel_sums<F, R>(y, at);
-    } else {
-      panel_sums<F, R>(y, at);
-      if (at.args.residual.values != nullptr)
-        panel_sums<F, R>(y, {at.args, at.args.residual, at.panel, at.next, at.next_lines_again, 0, at.row});
-      if constexpr (is_channel<F>) scale_outputs<R>(y, at.panel + at.args.weight->depth * kPanelOutputs);
-    }
+    else
+      panel_sums<F, kTerms>(y, at);
     const int64_t outputs = at.args.weight->outputs;
     for (int half = 0; half < 2; ++half) {
       const int64_t first = panel * kPanelOutputs + 16 * half;
@@ -189,7 +192,10 @@ struct Kernel {
       const __m512 added = bias ? _mm512_maskz_loadu_ps(lanes, bias + first) : _mm512_setzero_ps();
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        const __m512 result = bias ? _mm512_add_ps(y[r][half], added) : y[r][half];
+        __m512 result = y[r * kTerms][half];
+        if constexpr (kTerms == 2) result = _mm512_add_ps(result, y[r * kTerms + 1][half]);
+        if constexpr (is_channel<F>) result = _mm512_mul_ps(result, channel_scale(at, half));
+        if (bias) result = _mm512_add_ps(result, added);
         _mm512_mask_storeu_ps(at.args.y + (at.row + r) * outputs + first, lanes, result);
       }
     }

@@ -87,6 +87,11 @@ void sum_quantized(const PackedWeight& weight, const QuantizedRows& q, const uin
   }
 }
 
+void add_outputs(Range rows, const Sums* more, Sums* sums) {
+  for (int64_t row = 0; row < rows.end - rows.begin; ++row)
+    for (int64_t n = 0; n < kPanelOutputs; ++n) sums[row].y[n] += more[row].y[n];
+}
+
 void scale_outputs(const PackedWeight& weight, const uint8_t* panel, Range rows, Sums* sums) {
   const uint8_t* scales = panel + weight.depth * kPanelOutputs;
   for (int64_t row = rows.begin; row < rows.end; ++row)
@@ -97,7 +102,11 @@ void sum_panel(const LinearArgs& args, const uint8_t* panel, Range rows, Sums* s
   const PackedWeight& weight = *args.weight;
   if (takes_quantized(weight)) {
     sum_quantized(weight, args.q, panel, rows, sums);
-    if (args.residual.values != nullptr) sum_quantized(weight, args.residual, panel, rows, sums);
+    if (args.residual.values != nullptr) {
+      Sums second[kTileRows] = {};
+      sum_quantized(weight, args.residual, panel, rows, second);
+      add_outputs(rows, second, sums);
+    }
     if (weight.kind == WeightKind::CHANNEL) scale_outputs(weight, panel, rows, sums);
     return;
   }

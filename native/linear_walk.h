@@ -1,15 +1,16 @@
 // The walk of one tile of a linear, shared by the vector instruction sets: which panels, which rows, which
 // format of weights. The arithmetic is a Kernel's (linear_avx2.cpp, linear_avx512.cpp):
 //
-//   kBlockRows      rows summed at a time, at most
-//   kStreamedRows   with more the next panel is prefetched
-//   template <class F, int R> static void block(at, panel)  R rows of a panel of format F
+//   block_rows(terms)  rows summed at a time, at most
+//   kStreamedRows      with more the next panel is prefetched
+//   template <class F, int kTerms, int R> static void block(at, panel)  R rows of a panel of format F, whose
+//                      activations have kTerms terms (2: LinearArgs.residual is summed too)
 //
 // A panel's records stream by once per block of rows: from memory the first time, then from the nearest
-// cache. With more than kStreamedRows rows the next panel is prefetched meanwhile, so that memory works
-// during the arithmetic: into the second-level cache (the first holds this panel; with both in it 8 rows of
-// int8 ran at 60 %). With fewer, memory is the limit and the processor's own prefetching is best, but for the
-// second pass of a residual, which reads the panel from the cache: then memory would have nothing to do.
+// cache. With more than kStreamedRows rows (a term counts as one) the next panel is prefetched meanwhile, so
+// that memory works during the arithmetic: into the second-level cache (the first holds this panel; with both
+// in it 8 rows of int8 ran at 60 %). With fewer, memory is the limit and the processor's own prefetching is
+// best.
 #pragma once
 
 #include <immintrin.h>
@@ -25,11 +26,9 @@ constexpr int64_t kLine = 64;
 // One panel and a block of rows. `next` is prefetched, `next_lines` cache lines for each record.
 struct PanelRows {
   const LinearArgs& args;
-  const QuantizedRows& q;
   const uint8_t* panel;
   const uint8_t* next;
   int64_t next_lines;
-  int64_t next_lines_again;  // in the residual's pass
   int64_t row;
 };
 
@@ -93,36 +92,43 @@ ALWAYS_INLINE void prefetch_results(const PanelRows& at, int64_t panel) {
   }
 }
 
-template <class Kernel, class F, int R = Kernel::kBlockRows>
+template <class Kernel, class F, int kTerms, int R = Kernel::block_rows(kTerms)>
 void block_of(int64_t rows, const PanelRows& at, int64_t panel) {
   if constexpr (R > 1) {
-    if (rows < R) return block_of<Kernel, F, R - 1>(rows, at, panel);
+    if (rows < R) return block_of<Kernel, F, kTerms, R - 1>(rows, at, panel);
   }
-  Kernel::template block<F, R>(at, panel);
+  Kernel::template block<F, kTerms, R>(at, panel);
 }
 
 // Rows in blocks of nearly equal size: 8 rows are 4 + 4, not 6 + 2.
-template <class Kernel, class F>
-void tile_of(const LinearArgs& args, const LinearTile& tile) {
+template <class Kernel, class F, int kTerms>
+void tile_of_terms(const LinearArgs& args, const LinearTile& tile) {
   const PackedWeight& weight = *args.weight;
   const int64_t bytes = panel_bytes(weight);
   const int64_t last_panel = num_panels(weight) - 1;
   const int64_t num_rows = tile.rows.end - tile.rows.begin;
-  const int64_t blocks = (num_rows + Kernel::kBlockRows - 1) / Kernel::kBlockRows;
+  const int64_t blocks = (num_rows + Kernel::block_rows(kTerms) - 1) / Kernel::block_rows(kTerms);
   const int64_t lines = (F::record + kLine * blocks - 1) / (kLine * blocks);
   const int64_t share = lines * (weight.depth / F::group) * kLine;
+  const bool streams = num_rows * kTerms > Kernel::kStreamedRows;
   for (int64_t panel = tile.panels.begin; panel < tile.panels.end; ++panel) {
     const uint8_t* data = weight.data + panel * bytes;
     for (int64_t b = 0; b < blocks; ++b) {
       const int64_t row = tile.rows.begin + num_rows * b / blocks;
       const int64_t end = tile.rows.begin + num_rows * (b + 1) / blocks;
       const bool left = panel < last_panel && b * share < bytes;
-      const bool streams = num_rows > Kernel::kStreamedRows;
-      const int64_t first_pass = left && streams ? lines : 0, second_pass = left && !streams ? lines : 0;
-      const PanelRows at{args, args.q, data, data + bytes + b * share, first_pass, second_pass, row};
-      block_of<Kernel, F>(end - row, at, panel);
+      const PanelRows at{args, data, data + bytes + b * share, left && streams ? lines : 0, row};
+      block_of<Kernel, F, kTerms>(end - row, at, panel);
     }
   }
+}
+
+template <class Kernel, class F>
+void tile_of(const LinearArgs& args, const LinearTile& tile) {
+  if constexpr (!is_float<F>) {
+    if (args.residual.values != nullptr) return tile_of_terms<Kernel, F, 2>(args, tile);
+  }
+  tile_of_terms<Kernel, F, 1>(args, tile);
 }
 
 template <class Kernel, bool kMinimum, bool kWide>

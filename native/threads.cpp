@@ -74,7 +74,7 @@ void ThreadPool::work(int thread) {
 // published counts as one, so that no task ends while its tickets are still being written.
 void ThreadPool::count(int64_t done, int thread) {
   while (tiles_left_.fetch_sub(done, std::memory_order_acq_rel) == done) {
-    if (!begin(task_ + 1, thread)) return;
+    if (!begin(tickets_[thread].task + 1, thread)) return;
     done = 1;
   }
 }
@@ -84,13 +84,12 @@ void ThreadPool::count(int64_t done, int thread) {
 int64_t ThreadPool::claim_all(int thread) {
   int64_t done = 0;
   for (int other = 0; other < num_threads_; ++other) {
-    const int run = (thread + other) % num_threads_;
+    Ticket& ticket = tickets_[(thread + other) % num_threads_];
     for (;; ++done) {
-      const uint64_t claims = tickets_[run].value.fetch_add(1, std::memory_order_acq_rel) & kClaims;
+      const uint64_t claims = ticket.value.fetch_add(1, std::memory_order_acq_rel) & kClaims;
       if (claims >= kExhausted) break;
-      const Task& task = *task_;
       const auto left = static_cast<int64_t>(kExhausted - claims);
-      task.run(task.args, first_tile(task.num_tiles, run + 1) - left, thread);
+      ticket.task->run(ticket.task->args, ticket.end - left, thread);
     }
   }
   return done;
@@ -109,32 +108,42 @@ bool ThreadPool::begin(const Task* task, int thread) {
 // Offers the tiles of `task`; of nullptr: says that the list has ended. Thread 0, which then may begin
 // another list, hears of it last.
 void ThreadPool::publish(const Task* task) {
-  task_ = task;
   if (task != nullptr) tiles_left_.store(task->num_tiles + 1, std::memory_order_relaxed);
   for (int run = num_threads_ - 1; run >= 0; --run) {
-    std::atomic<uint64_t>& ticket = tickets_[run].value;
+    Ticket& ticket = tickets_[run];
     uint64_t claims = kEnded;
-    if (task != nullptr)
-      claims = kExhausted -
-               static_cast<uint64_t>(first_tile(task->num_tiles, run + 1) - first_tile(task->num_tiles, run));
-    const uint64_t number = task_number(ticket.load(std::memory_order_relaxed)) + 1;
-    ticket.store(number << 32 | claims, std::memory_order_release);
+    if (task != nullptr) {
+      ticket.task = task;
+      ticket.end = first_tile(task->num_tiles, run + 1);
+      claims = kExhausted - static_cast<uint64_t>(ticket.end - first_tile(task->num_tiles, run));
+    }
+    const uint64_t number = task_number(ticket.value.load(std::memory_order_relaxed)) + 1;
+    ticket.value.store(number << 32 | claims, std::memory_order_release);
   }
+  // Either this sees the thread that parks, or that thread sees its new ticket.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (num_parked_.load(std::memory_order_relaxed) == 0) return;
   wakeups_.fetch_add(1);
   wakeups_.notify_all();
 }
 
 // Returns once there is another task than that of `ticket`, or the list has ended.
 void ThreadPool::wait_past(int thread, uint64_t ticket) {
-  for (int spins = 0;; ++spins) {
-    const uint32_t wakeups = wakeups_.load();
-    const uint64_t now = tickets_[thread].value.load(std::memory_order_acquire);
-    if (task_number(now) != task_number(ticket)) return;
-    if (spins < kSpins)
-      pause();
-    else
-      wakeups_.wait(wakeups);
+  const auto is_past = [&] {
+    return task_number(tickets_[thread].value.load(std::memory_order_acquire)) != task_number(ticket);
+  };
+  for (int spins = 0; spins < kSpins; ++spins) {
+    if (is_past()) return;
+    pause();
   }
+  num_parked_.fetch_add(1);
+  for (;;) {
+    const uint32_t wakeups = wakeups_.load();
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (is_past()) break;
+    wakeups_.wait(wakeups);
+  }
+  num_parked_.fetch_sub(1);
 }
 
 }  // namespace paceline

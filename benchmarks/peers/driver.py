@@ -1,6 +1,7 @@
 """One engine's turn: a process that loads it, does some works, prints a JSON line for each and ends.
 
-Every measurement is preceded by a warm-up of its own shape and by a probe of the machine.
+Every measurement is preceded by a warm-up of its own shape and by a probe of the machine; while it runs, the watcher
+sees who else uses the cores.
 """
 
 import argparse
@@ -9,13 +10,15 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from work import WORKS, Engine, Figures, Work, figures_of, serve, streams_of, warm_up_streams
 
+Watched = dict[str, Any]
 SETTLE_S = 0.5  # Worker threads of some engines spin for 0.2 s after their last work; the probe must not meet them.
 
 
@@ -94,18 +97,45 @@ def probe(peers: Path) -> Figures:
     return {"read_gb_per_s": float(read_gb_s), "vnni_gop_per_s": float(vnni_gop_s)}
 
 
+@contextmanager
+def watching(peers: Path) -> Iterator[Callable[[], Watched]]:
+    """Runs the watcher of others' use of the cores; gives what asks it for all that it has seen since asked before."""
+    with subprocess.Popen([peers / "sharing"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as watcher:
+        requests, answers = watcher.stdin, watcher.stdout
+        assert requests is not None
+        assert answers is not None
+
+        def ask() -> Watched:
+            requests.write("\n")
+            requests.flush()
+            return json.loads(answers.readline())
+
+        try:
+            yield ask
+        finally:
+            watcher.terminate()  # Closing the pipe may not end it: an engine's processes inherit it.
+
+
 def take_turn(load: Callable[[Turn], Session]) -> None:
     """Load the engine and do the works, a JSON line each on standard output."""
     turn = read_turn()
-    begin_s = time.perf_counter()
-    session = load(turn)
-    load_s = time.perf_counter() - begin_s
-    for work in turn.works:
+    # From before the load: the longer the watcher lives, the surer its best rate; and some engines bind their process,
+    # and what it starts after that, to some of the CPUs.
+    with watching(turn.peers) as ask_watcher:
         begin_s = time.perf_counter()
-        session.warm_up(work, turn.seed)
-        time.sleep(SETTLE_S)
-        probed = probe(turn.peers)
-        figures = session.measure(work, turn.seed)
-        took = {"load_s": load_s, "took_s": time.perf_counter() - begin_s}
-        line = {"work": work.name, "figures": figures, "probe": probed, "about": vars(session.about(work)), **took}
-        print(json.dumps(line), flush=True)
+        session = load(turn)
+        load_s = time.perf_counter() - begin_s
+        for work in turn.works:
+            line = measure_once(session, work, turn, ask_watcher)
+            print(json.dumps(line | {"load_s": load_s}), flush=True)
+
+
+def measure_once(session: Session, work: Work, turn: Turn, ask_watcher: Callable[[], Watched]) -> dict[str, object]:
+    """The line of a work, but for the loading."""
+    begin_s = time.perf_counter()
+    session.warm_up(work, turn.seed)
+    time.sleep(SETTLE_S)
+    line = {"work": work.name, "probe": probe(turn.peers)}
+    ask_watcher()  # What came before is not this measurement's.
+    line |= {"figures": session.measure(work, turn.seed), "sharing": ask_watcher()}
+    return line | {"about": vars(session.about(work)), "took_s": time.perf_counter() - begin_s}

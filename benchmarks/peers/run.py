@@ -4,8 +4,9 @@
     python benchmarks/peers/run.py PEERS_DIR --rounds 5 [--peers paceline openvino:int4 …] [--work decode-1 …]
 
 In a round every engine does each work once, in a process started for it, one engine at a time; the order turns from
-round to round. Before each measurement the machine's memory read and int8 arithmetic are probed. One JSON line a
-measurement goes to --out, which may be continued; `report.py` makes table and plot of one or more such files.
+round to round. Before each measurement the machine's memory read and int8 arithmetic are probed; beside it, in every
+engine's turn, a watcher sees when others use the cores (`sharing.c`). One JSON line a measurement goes to --out, which
+may be continued; `report.py` makes table and plot of one or more such files.
 """
 
 import argparse
@@ -112,8 +113,9 @@ def said(line: dict[str, object], at_s: float) -> str:
     if "failed" in line:
         return f"{start} failed: {line['failed']}"
     figures = "  ".join(f"{name} {value:.1f}" for name, value in line["figures"].items())
-    probed = line["probe"]
-    machine_now = f"{probed['read_gb_per_s']:.0f} GB/s {probed['vnni_gop_per_s']:.0f} GOP/s"
+    probed, shared_cores = line["probe"], line["sharing"]["shared_cores"]
+    shares = " and ".join("–" if share is None else f"{share:.0%}" for share in shared_cores)
+    machine_now = f"{probed['read_gb_per_s']:.0f} GB/s {probed['vnni_gop_per_s']:.0f} GOP/s, cores shared {shares}"
     return (
         f"{start} {line['work']:14s} {figures}  [{machine_now}; {line['took_s']:.1f} s + {line['load_s']:.1f} s load]"
     )
@@ -122,6 +124,9 @@ def said(line: dict[str, object], at_s: float) -> str:
 def plan_of(options: argparse.Namespace) -> Plan:
     """What was asked for and is installed."""
     peers_dir = options.peers_dir.resolve()
+    for program in ("probe", "sharing"):
+        if not (peers_dir / program).exists():
+            raise SystemExit(f"{peers_dir / program} is missing: run benchmarks/peers/setup.sh {options.peers_dir}")
     peers = []
     for peer in chosen(options.peers):
         if peer.is_installed(peers_dir):

