@@ -21,6 +21,7 @@ from paceline.planning.cli import fleet_app, speculation_app
 from paceline.planning.machine import measure_this_machine
 from paceline.planning.model import size_from_gguf
 from paceline.planning.options import moments, parse_rate
+from paceline.planning.speculation import where_it_ends
 
 NODE = "llama-3-70b --hardware H100 --gpus 8 --rate 50 --input 1000 --output 256 --ttft 1s --itl 30ms --price 2.5"
 
@@ -208,6 +209,13 @@ def test_speculation_as_json_and_page(tmp_path: Path) -> None:
     assert (found["chosen"]["num_drafts"], found["best"]["num_drafts"]) == (4, 8)
     assert found["sampled"] == []
     assert '"speculation-surface"' in page.read_text(encoding="utf-8")
+
+
+def test_where_verifying_costs_too_much_for_one_sequence_no_batch_pays() -> None:
+    sums = [where_it_ends(number, 4) for number in (None, 0, 210)]
+    assert sums[0].startswith("pays at every batch")
+    assert sums[1].startswith("pays at no batch: even for one sequence verifying 5 tokens a row is more arithmetic")
+    assert sums[2].startswith("pays up to 210 sequences; beyond, verifying 5 tokens a row is more arithmetic")
 
 
 def test_drafts_that_do_not_pay_are_said_so() -> None:

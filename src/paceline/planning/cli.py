@@ -69,7 +69,8 @@ def speculation(options: SpeculationOptions) -> None:
         print_json(speculation_json(found))
     else:
         console = Console()
-        headline = f"{found.chosen.num_drafts} drafts a pass: {found.chosen.speed_up:.3g} times as fast"
+        chosen = found.chosen
+        headline = f"{chosen.num_drafts} drafts a pass: {chosen.speed_up:.3g} times as fast where verifying is free"
         console.print(headline, style="bold", highlight=False)
         print_list(console, "why", reasons(found, options))
         console.print(grid(DRAFT_HEADS, draft_rows(found)))

@@ -109,12 +109,6 @@ def reasons(found: SpeculationAnswer, options: SpeculationOptions) -> tuple[str,
             f"{1 + options.cost:.3g} passes",
         )
     where = f"{options.model} on {options.gpus} × {options.hardware}, {options.context:,} tokens of context"
-    batch = (
-        f"{where}: pays at every batch, since reading KV is what a step waits for"
-        if found.last_batch is None
-        else f"{where}: pays up to {found.last_batch:,} sequences; beyond, verifying {drafts + 1} tokens a row is more "
-        "arithmetic than it saves, and drafting should stop"
-    )
     passes = 1 + drafts * options.cost
     return (
         f"tokens a pass: (1 − {alpha:g}^{drafts + 1}) / (1 − {alpha:g}) = {chosen.tokens_per_pass:.4g}"
@@ -122,8 +116,18 @@ def reasons(found: SpeculationAnswer, options: SpeculationOptions) -> tuple[str,
         else f"tokens a pass: {drafts} + 1",
         f"speed-up: {chosen.tokens_per_pass:.4g} / (1 + {drafts} × {options.cost:g}) = "
         f"{chosen.tokens_per_pass:.4g} / {passes:.4g} = {chosen.speed_up:.4g}",
-        batch,
+        f"{where}: {where_it_ends(found.last_batch, drafts)}",
     )
+
+
+def where_it_ends(last_batch: int | None, num_drafts: int) -> str:
+    """For which batches it pays, by the cost model."""
+    verified = f"verifying {num_drafts + 1} tokens a row is more arithmetic than it saves"
+    if last_batch is None:
+        return "pays at every batch, since reading KV is what a step waits for"
+    if last_batch == 0:
+        return f"pays at no batch: even for one sequence {verified}; the speed-up above takes verification for free"
+    return f"pays up to {last_batch:,} sequences; beyond, {verified}, and drafting should stop"
 
 
 def draft_rows(found: SpeculationAnswer) -> list[tuple[str, ...]]:
