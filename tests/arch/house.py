@@ -64,6 +64,8 @@ ROOMS = {
         ("numpy", "rich", "typer"),
     ),
     "cli": Room(("errors", "config", "server", "vllm_flags", "bench", "sim", "offline", "planning"), ("typer", "rich")),
+    # `python -m paceline`.
+    "__main__": Room(("cli",)),
 }
 
 # What a pure room may take from the standard library: values and arithmetic, nothing that looks outside.

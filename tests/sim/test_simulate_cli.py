@@ -53,7 +53,8 @@ def test_the_same_seed_gives_the_same_file_and_report(tmp_path: Path) -> None:
     [
         (["--batch", "0"], "--batch must be between 1 and 65536, got 0"),
         (["--costs", "abacus"], "--costs 'abacus': expected linear"),
-        (["--costs", "h100,llama-3-70b"], "give more cards, such as 8xh100"),
+        (["--costs", "h100,llama-3-70b"], "10% of it kept as workspace: give at least 2xh100, or smaller numbers"),
+        (["--costs", "h999,llama-3-8b"], "--costs h999,llama-3-8b: hardware 'h999' is not in the catalogue: H100"),
         (["--costs", "fitted:nowhere.json"], "--costs fitted:nowhere.json: No such file"),
         (["--prefill-replicas", "2"], "--prefill-replicas needs the bytes of a token's KV"),
         (["--sweep", "colour=red"], "expected KNOB=V1,V2,… with a knob of batch, chunk"),

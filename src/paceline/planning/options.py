@@ -11,16 +11,16 @@ import typer
 from paceline.bench.options import parse_seconds
 from paceline.config import parse_bytes
 from paceline.costs.capacity import Replica
-from paceline.costs.estimator import DEFAULT_EFFICIENCY, DatasheetEstimator
-from paceline.costs.formats import kv_format, weight_format
-from paceline.costs.hardware import Hardware, find_hardware
+from paceline.costs.estimator import DatasheetEstimator
+from paceline.costs.formats import kv_format
+from paceline.costs.hardware import Hardware
 from paceline.costs.load import Load, Margins, Targets
 from paceline.costs.memory import memory_fit
 from paceline.costs.question import Question
 from paceline.errors import ConfigError
-from paceline.planning.machine import THIS_MACHINE, measure_this_machine
-from paceline.planning.model import size_of
 from paceline.sim.costs_option import read_fitted
+from paceline.sim.named_hardware import card_named, efficiency_of
+from paceline.sim.named_model import model_named
 from paceline.workload.distributions import whole_at
 from paceline.workload.specs import parse_length_pair
 
@@ -72,8 +72,7 @@ class PlanOptions:
 
     def question(self, model: str) -> Question:
         """What is asked."""
-        size, stored_as = size_of(model)
-        weights = weight_format(self.quantization) if self.quantization else stored_as or weight_format("bf16")
+        size, weights = model_named(model, self.quantization)
         load, margins = self.load(), Margins(self.workspace, self.utilization)
         estimator = DatasheetEstimator(
             size,
@@ -125,21 +124,6 @@ class PlanOptions:
             )
         if self.fitted is not None and self.efficiency is not None:
             raise ConfigError("--efficiency changes nothing with --fitted, whose steps were measured: leave one out")
-
-
-def card_named(name: str, remedy: str = "") -> Hardware:
-    """The card of the catalogue, or this machine, measured. Raises ConfigError, with what else can be done."""
-    if name == THIS_MACHINE:
-        return measure_this_machine()
-    try:
-        return find_hardware(name)
-    except ConfigError as error:
-        raise ConfigError(f"{error.message}, or {THIS_MACHINE}: this machine, measured{remedy}") from None
-
-
-def efficiency_of(hardware: str) -> float:
-    """The share of the figures to expect where the user has not said: all of what was measured."""
-    return 1.0 if hardware == THIS_MACHINE else DEFAULT_EFFICIENCY
 
 
 def moments(workload: str) -> tuple[int, int, float]:

@@ -13,12 +13,11 @@ from paceline.bench.report_figure import Figure, Json, axis, layout
 from paceline.bench.report_page import Page, Table
 from paceline.costs.bigram import Sampled, check_by_sampling, random_logits
 from paceline.costs.estimator import DatasheetEstimator
-from paceline.costs.formats import weight_format
 from paceline.costs.speculation import MAX_DRAFTS, Speculation, best_speculation, last_paying_batch
 from paceline.costs.units import sized
 from paceline.errors import ConfigError
-from paceline.planning.model import size_of
-from paceline.planning.options import card_named, efficiency_of
+from paceline.sim.named_hardware import card_named, efficiency_of
+from paceline.sim.named_model import model_named
 
 ALPHAS = tuple(index / 20 for index in range(6, 20))
 DRAFT_COSTS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
@@ -64,8 +63,7 @@ def answer_speculation(options: SpeculationOptions) -> SpeculationAnswer:
     """Ask the closed form, the cost model, and the dice."""
     best = best_speculation(options.alpha, options.cost)
     chosen = best if options.drafts is None else Speculation(options.alpha, options.drafts, options.cost)
-    size, stored_as = size_of(options.model)
-    weights = weight_format(options.quantization) if options.quantization else stored_as or weight_format("bf16")
+    size, weights = model_named(options.model, options.quantization)
     estimator = DatasheetEstimator(
         size, card_named(options.hardware), options.gpus, weights, efficiency=efficiency_of(options.hardware)
     )

@@ -11,7 +11,7 @@ from paceline.bench.replay import read_trace
 from paceline.bench.result import Targets
 from paceline.config import check_option, parse_bytes, parse_count
 from paceline.errors import ConfigError
-from paceline.sim.costs_option import Costs, parse_costs
+from paceline.sim.costs_option import Costs, parse_costs, told_costs
 from paceline.sim.handoff import Link
 from paceline.sim.policies import MAX_TOKENS, Order, Policy, PolicyKind
 from paceline.sim.router import RouterKind
@@ -52,7 +52,7 @@ class Options:
     max_tokens: Annotated[str, typer.Option(help="What clients ask for at least; exact: the drawn length.")] = EXACT
     costs: Annotated[
         str | None,
-        typer.Option(help="linear, HARDWARE,MODEL such as h100,llama-2-7b, or fitted:FILE. Default: linear."),
+        typer.Option(help="linear, HARDWARE,MODEL as plan takes them (h100,llama-2-7b), fitted:FILE. Default: linear."),
     ] = None
     replicas: Annotated[str, typer.Option(help="Servers behind the router.")] = "1"
     router: Annotated[RouterKind, typer.Option(help="Who gets a request.")] = RouterKind.LEAST_LOADED
@@ -121,7 +121,7 @@ class Options:
             "server": {
                 "policy": f"{policy.kind}, batch {policy.batch}, chunk {policy.chunk}, {policy.order} first",
                 "pool": f"{policy.pool_tokens} tokens in blocks of {policy.block_size}",
-                "costs": self.costs or LINEAR,
+                "costs": told_costs(self.costs or LINEAR, scenario.step_time),
                 "fleet": f"{scenario.num_replicas}, {scenario.router}",
                 "speculation": told_speculation(scenario.speculation),
                 "prefill": f"{scenario.num_prefill} more" if scenario.link else "where decoded",

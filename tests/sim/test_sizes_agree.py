@@ -9,7 +9,7 @@ from paceline.models.gguf import read_gguf
 from paceline.models.gguf_metadata import spec_from_metadata
 from paceline.models.resolve import resolve
 from paceline.models.spec import ModelSpec
-from paceline.planning.model import size_from_gguf
+from paceline.sim.named_model import size_from_gguf
 
 LLAMA_3_8B = {
     "model_type": "llama",

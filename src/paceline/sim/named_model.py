@@ -5,7 +5,7 @@ from pathlib import Path
 
 from paceline.costs.config_format import format_from_config
 from paceline.costs.config_size import size_from_config
-from paceline.costs.formats import NumberFormat
+from paceline.costs.formats import NumberFormat, weight_format
 from paceline.costs.known_models import KNOWN_MODELS, known_model
 from paceline.costs.model_size import Experts, ModelSize
 from paceline.errors import CheckpointError
@@ -16,6 +16,12 @@ from paceline.models.safetensors import read_json
 
 # Of a hub repository a plan needs one small file.
 CONFIG_PATTERNS = ("config.json",)
+
+
+def model_named(name: str, weights: str | None = None) -> tuple[ModelSize, NumberFormat]:
+    """The model's sizes and the format its weights are counted in: the one asked for, the stored one, or bf16."""
+    size, stored_as = size_of(name)
+    return size, weight_format(weights) if weights else stored_as or weight_format("bf16")
 
 
 def size_of(name: str) -> tuple[ModelSize, NumberFormat | None]:

@@ -13,7 +13,6 @@ import numpy as np
 from paceline.costs.hardware import Hardware
 from paceline.engine.machine import usable_cores, usable_memory_bytes
 
-THIS_MACHINE = "this"
 READ_BYTES = 1 << 26
 MATRIX_WIDTH = 768
 NUM_ROUNDS = 5
