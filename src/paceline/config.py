@@ -68,6 +68,11 @@ class EngineConfig:
         if self.pooling_type is not None and self.pooling_type not in POOLING_TYPES:
             raise ConfigError(f"--pooling-type must be one of {', '.join(POOLING_TYPES)}, got {self.pooling_type!r}")
 
+    @property
+    def stored_kv_dtype(self) -> str:
+        """The format keys and values are kept in: `kv_cache_dtype` with auto resolved."""
+        return "bfloat16" if self.kv_cache_dtype == "auto" else self.kv_cache_dtype
+
     def to_json_mapping(self) -> dict[str, Any]:
         """The fields as JSON values."""
         return asdict(self)

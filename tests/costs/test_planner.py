@@ -112,7 +112,7 @@ def test_formats_are_refused_with_the_list() -> None:
 def test_a_target_out_of_reach_is_refused_with_what_is_in_reach() -> None:
     refused = plan(replace(QUESTION, targets=Targets(ttft_s=0.001, tpot_s=0.001)))
     assert refused.refusal is not None
-    assert "TPOT target and TTFT target out of reach: a single sequence has a TPOT of 7.6" in refused.refusal
+    assert "TPOT target and TTFT target out of reach: a request alone on a replica has a TPOT of 7.5" in refused.refusal
     assert refused.fleet is None
     assert refused.binds == "targets"
 
@@ -262,3 +262,40 @@ def test_a_fitted_step_time_takes_the_estimators_place() -> None:
     assert replica.decode_step_s(10) == pytest.approx(0.010)
     answer = plan(replace(QUESTION, replica=replica))
     assert any("by the fitted step time" in reason for reason in answer.reasons)
+
+
+def test_alone_on_a_replica_nobody_waits_for_a_step() -> None:
+    replica = QUESTION.replica
+    quiet = replica.at_rate(1e-4)
+    assert quiet is not None
+    assert quiet.ttft_s == pytest.approx(replica.own_prefill_s, rel=1e-3)
+    busy = replica.at_rate(16.0)
+    assert busy is not None
+    waiting_s, _ = queue_wait_s(busy.prefill_share, replica.prefill_s, 0.0)
+    assert busy.ttft_s == pytest.approx(waiting_s + busy.decode_step_s / 2 + replica.own_prefill_s)
+
+
+def test_a_target_that_one_sequence_at_a_time_would_break_is_met_by_taking_less() -> None:
+    """Long prompts and short answers: with somebody always decoding, prefill takes 71 % and prompts queue for 1.2 s."""
+    replica = Replica(DatasheetEstimator(find_model("llama-3-8b"), H100), Load(10.0, 6000, 8))
+    assert replica.at_batch(1).ttft_p99_s > 1.0
+    found = plan(Question(replica, Targets(ttft_s=1.0)))
+    assert found.refusal is None
+    assert found.capacity is not None
+    assert found.fleet is not None
+    assert 0.98 < found.capacity.ttft_p99_s <= 1.0
+    assert found.binds == "TTFT target"
+    assert found.fleet.num_replicas == 3
+    assert any("with a sequence always under way, 5.085 requests/s, prefill takes 71%" in r for r in found.reasons)
+
+
+def test_measured_steps_say_nothing_of_other_formats_and_cards() -> None:
+    question = replace(QUESTION, replica=replace(QUESTION.replica, step_time=LinearLaw()))
+    names = [effect.change for effect in effects(question, plan(question))]
+    assert names
+    assert not any("weights in" in name or "KV in" in name or "cards a replica" in name for name in names)
+
+
+def test_mixtral_goes_by_its_name_on_the_hub() -> None:
+    assert find_model("mistralai/Mixtral-8x7B-Instruct-v0.1") is find_model("mixtral-8x7b")
+    assert known_model("mistralai/Mistral-7B-v0.1") is None

@@ -21,6 +21,7 @@ from paceline.planning.cli import fleet_app, speculation_app
 from paceline.planning.machine import measure_this_machine
 from paceline.planning.model import size_from_gguf
 from paceline.planning.options import moments, parse_rate
+from paceline.planning.speculation import where_it_ends
 
 NODE = "llama-3-70b --hardware H100 --gpus 8 --rate 50 --input 1000 --output 256 --ttft 1s --itl 30ms --price 2.5"
 
@@ -41,7 +42,7 @@ def test_the_worked_plan_is_printed_with_its_reasons() -> None:
     assert "with 188 sequences TPOT = 11.2 ms + 188 × 25.5 ms / 256 = 29.9 ms; one more breaks: TPOT target" in shown
     assert "as pools: 2 prefill + 1 decode replicas (24 cards)" in shown
     assert "prompts of 500 tokens instead" in shown
-    assert re.search(r"2 2,512 10\.3 ms 54\.3 GB 579", shown)
+    assert re.search(r"2 2,512 10\.3 ms 16\.8 ms 54\.3 GB 579", shown)
 
 
 def test_json_has_the_same_answer() -> None:
@@ -144,6 +145,10 @@ def test_a_config_file_and_a_gguf_are_models_too(tmp_path: Path) -> None:
         found = planned(name)
         assert found["memory"]["kv_bytes_per_token"] == 163_840  # type: ignore[index]
         assert found["model"]["num_params"] == pytest.approx(23.57e9, rel=0.002)  # type: ignore[index]
+    stored = {"quant_method": "awq", "bits": 4, "group_size": 128}
+    config.write_text(json.dumps(sizes | {"quantization_config": stored}), encoding="utf-8")
+    assert planned(str(config))["weights"]["name"] == "awq"  # type: ignore[index]
+    assert planned(f"{config} -q bf16")["weights"]["name"] == "bf16"  # type: ignore[index]
 
 
 def test_a_gguf_states_its_own_sizes() -> None:
@@ -168,6 +173,23 @@ def test_a_gguf_states_its_own_sizes() -> None:
     assert stored_as.bytes_per_number == weight_format("q4_0").bytes_per_number
 
 
+def test_a_gguf_with_latent_attention_keeps_its_latent() -> None:
+    metadata = {
+        "general.architecture": "deepseek2",
+        "deepseek2.attention.head_count": 16,
+        "deepseek2.attention.head_count_kv": 16,
+        "deepseek2.attention.key_length": 192,
+        "deepseek2.attention.kv_lora_rank": 512,
+        "deepseek2.rope.dimension_count": 64,
+        "deepseek2.block_count": 27,
+        "deepseek2.embedding_length": 2048,
+        "deepseek2.context_length": 163_840,
+    }
+    embedding = HostTensor("token_embd.weight", "Q4_0", 100, 64, np.zeros((100, 36), np.uint8))
+    size, _ = size_from_gguf(GgufFile(Path("lite.gguf"), metadata, {"token_embd.weight": embedding}), "lite")
+    assert size.kv_numbers_per_token == 27 * (512 + 64)
+
+
 def test_speculation_prints_the_best_and_where_it_ends() -> None:
     result = CliRunner().invoke(speculation_app, ["--alpha", "0.8", "--cost", "0.1"], catch_exceptions=False)
     assert result.exit_code == 0
@@ -189,6 +211,13 @@ def test_speculation_as_json_and_page(tmp_path: Path) -> None:
     assert '"speculation-surface"' in page.read_text(encoding="utf-8")
 
 
+def test_where_verifying_costs_too_much_for_one_sequence_no_batch_pays() -> None:
+    sums = [where_it_ends(number, 4) for number in (None, 0, 210)]
+    assert sums[0].startswith("pays at every batch")
+    assert sums[1].startswith("pays at no batch: even for one sequence verifying 5 tokens a row is more arithmetic")
+    assert sums[2].startswith("pays up to 210 sequences; beyond, verifying 5 tokens a row is more arithmetic")
+
+
 def test_drafts_that_do_not_pay_are_said_so() -> None:
     result = CliRunner().invoke(speculation_app, ["--alpha", "0.3", "--cost", "0.5", "--no-check"])
     shown = " ".join(result.stdout.split())
@@ -204,6 +233,13 @@ def test_drafts_that_do_not_pay_are_said_so() -> None:
         ("./no/model", "model './no/model' is a path, and nothing is there"),
         ("llama-3-70b --output 0", "load: output_tokens must be 1 to 16777216, got 0"),
         ("llama-3-70b --utilization 1.5", "margins: utilization must be above 0 and at most 1, got 1.5"),
+        ("llama-3-70b --efficiency 0", "efficiency must be above 0 and at most 1, got 0.0"),
+        ("llama-3-70b --rate 1e300", "load: rate_per_s must be above 0 and at most 1,000,000,000, got 1e+300"),
+        ("llama-3-70b --pools", "--pools needs --rate: how many replicas of each kind follows from the load"),
+        ("smollm2-135m --pools --rate 1 --hardware this", "--pools: this machine has no link to others on which KV"),
+        ("llama-3-70b --workload 10/5 --input 7", "--workload 10/5 has both lengths: leave out --input and --output"),
+        ("llama-3-70b --fitted /nowhere.json", "--fitted /nowhere.json: No such file or directory"),
+        ("llama-3-70b --fitted x --efficiency 0.5", "--efficiency changes nothing with --fitted"),
         ("llama-3-70b --html /nowhere/x.html", "--html /nowhere/x.html: No such file or directory"),
     ],
 )
@@ -211,6 +247,36 @@ def test_mistakes_are_named_with_what_is_allowed(line: str, complaint: str) -> N
     with pytest.raises(PacelineError) as raised:
         CliRunner().invoke(fleet_app, line.split(), catch_exceptions=False)
     assert raised.value.message.startswith(complaint)
+
+
+def test_a_name_nobody_knows_is_answered_with_those_that_need_no_file() -> None:
+    with pytest.raises(PacelineError, match="give a path, a name of the hub, or one of llama-2-7b, llama-2-13b"):
+        CliRunner().invoke(fleet_app, ["no-such-model"], catch_exceptions=False)
+    with pytest.raises(PacelineError, match="or this: this machine, measured; of another card give --flops"):
+        CliRunner().invoke(fleet_app, ["llama-3-8b", "--hardware", "H999"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("--gpus 1", "llama-3-70b does not fit: weights 141 GB (131 GiB) and the KV of one sequence"),
+        ("--context 100000", "--context must be 1 to 8,192, the context of llama-3-70b, got 100,000"),
+        ("--hardware H999", "hardware 'H999' is not in the catalogue: H100, "),
+        ("--alpha 1.2", "acceptance rate must be from 0 to 1, got 1.2"),
+    ],
+)
+def test_speculation_on_what_cannot_be_served_is_refused(line: str, complaint: str) -> None:
+    with pytest.raises(PacelineError) as raised:
+        CliRunner().invoke(speculation_app, line.split(), catch_exceptions=False)
+    assert raised.value.message.startswith(complaint)
+
+
+def test_pools_that_meet_no_target_are_said_so() -> None:
+    # A prompt of 107 MB of KV takes 1.7 ms of an L4's link in float32, more than a decode step of so small a model.
+    line = "smollm2-135m --hardware L4 --input 4000 --output 16 --ttft 16ms --pools --kv-cache-dtype float32 --rate 0.1"
+    result = CliRunner().invoke(fleet_app, line.split(), catch_exceptions=False)
+    assert result.exit_code == 0, result.stdout
+    assert "as pools: the TTFT target is out of reach" in " ".join(result.stdout.split())
 
 
 def test_a_mistake_is_one_line_in_the_terminal() -> None:
@@ -227,3 +293,18 @@ def test_this_machine_is_measured() -> None:
     assert 1e8 < machine.bytes_per_s < 1e13
     assert 1e8 < machine.flops_per_s < 1e15
     assert machine.memory_bytes > 2**28
+
+
+def test_output_tokens_are_those_of_the_load() -> None:
+    """Not those of one whole sequence, which is the smallest batch there is."""
+    line = "llama-3.2-1b --hardware T4 --rate 0.1 --input 2000 --output 16"
+    result = CliRunner().invoke(fleet_app, line.split(), catch_exceptions=False)
+    assert re.search(r"output tokens/s +1\.6 ", result.stdout)
+
+
+def test_turns_end_at_the_context_and_say_when_sessions_no_longer_fit() -> None:
+    line = "llama-3-8b --hardware L4 --input 1000 --output 256 --turns 9"
+    shown = " ".join(CliRunner().invoke(fleet_app, line.split(), catch_exceptions=False).stdout.split())
+    assert "turn 7 would have 8,792 tokens, more than the context of llama-3-8b, 8,192" in shown
+    assert "from turn 2 on they no longer fit in memory together" in shown
+    assert len(planned(line)["turns"]) == 6  # type: ignore[arg-type]

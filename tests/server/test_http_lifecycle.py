@@ -204,7 +204,8 @@ def test_b085_a_second_signal_quits_at_once(start_server: Callable[..., RunningS
 
 def test_the_summary_says_what_may_be_asked_for(server: RunningServer) -> None:
     text = "\n".join(server.summary)
-    for fact in ("scripted", "4,096 tokens", "16,384 tokens in blocks of 16", "8 sequences of 2,048", "1,000 tokens/s"):
+    pool, weights = "16,384 tokens in blocks of 16, bfloat16", "exactly as in the model file"
+    for fact in ("scripted", "4,096 tokens", pool, weights, "8 sequences of 2,048", "1,000 tokens/s"):
         assert fact in text
 
 

@@ -20,7 +20,7 @@ from paceline.bench.hol import Stall, measure_hol, stall_of
 from paceline.bench.jsonl import read_result, write_result
 from paceline.bench.load import Caller
 from paceline.bench.measures import Window
-from paceline.bench.options import Common, with_common
+from paceline.bench.options import Common, check_out, with_common
 from paceline.bench.recorded import compare_recorded
 from paceline.bench.replay import measure_replay, read_trace
 from paceline.bench.report import write_report
@@ -204,6 +204,8 @@ def measured(
     common: Common, experiment: Experiment, urls: Sequence[str], settings: Settings, measure: Measure
 ) -> Result:
     """Connect to all servers and measure. Ctrl-C ends with what was held to its end, in the file as ever."""
+    if common.out is not None:
+        check_out(common.out)
     console = Console(stderr=True)
     kept: list[Held] = []
     callers: list[Caller] = []

@@ -27,13 +27,18 @@ class ResultFileError(ConfigError):
 
 
 def write_result(path: Path, result: Result) -> None:
-    """Write the file whole, then give it its name: a run that dies leaves no half file under it."""
+    """Write the file whole, then give it its name: a run that dies leaves no half file under it. Raises
+    ResultFileError.
+    """
     partial = path.with_name(path.name + ".partial")
     encoder = msgspec.json.Encoder()
-    with partial.open("wb") as file:
-        file.write(encoder.encode(result.header) + b"\n")
-        file.writelines(encoder.encode(record) + b"\n" for record in result.records)
-    os.replace(partial, path)
+    try:
+        with partial.open("wb") as file:
+            file.write(encoder.encode(result.header) + b"\n")
+            file.writelines(encoder.encode(record) + b"\n" for record in result.records)
+        os.replace(partial, path)
+    except OSError as error:
+        raise ResultFileError(f"result file {path}: {error.strerror or error}") from error
 
 
 def read_result(path: Path) -> Result:

@@ -78,6 +78,14 @@ def parse_seconds(option: str, text: str, least: float = 1e-6) -> float:
     return value
 
 
+def check_out(path: Path) -> None:
+    """That a file can be put there, asked before minutes of work. Raises BenchError."""
+    if not path.absolute().parent.is_dir():
+        raise BenchError(f"--out {path}: there is no folder {path.parent}; create it first")
+    if path.is_dir():
+        raise BenchError(f"--out {path}: is a folder; name a file in it")
+
+
 def command_line() -> str:
     """As it was typed, but for the key."""
     shown = []

@@ -6,9 +6,10 @@ share ρ = λ·t_prefill of the time, so tokens come every TPOT(B)/(1 − ρ). B
     λ(B) = B / (G·TPOT(B) + B·t_prefill)      and      effective TPOT = TPOT(B) + B·t_prefill/G
 
 Both grow with B, so the largest batch inside the targets and the memory is the replica's capacity; halving finds it.
+Where already B = 1 breaks a target, the rate is what is halved: TPOT(1)/(1 − ρ) and the queue shrink with it.
 
-TTFT = the wait for prompts that came before + the step in progress + the own prefill. The wait is that of an M/G/1
-queue of prefills: its mean by Pollaczek and Khinchine, its p99 by an exponential tail of the same mean.
+TTFT = the wait for prompts that came before + the step in progress, if any + the own prefill. The wait is that of an
+M/G/1 queue of prefills: its mean by Pollaczek and Khinchine, its p99 by an exponential tail of the same mean.
 """
 
 import math
@@ -22,6 +23,9 @@ from paceline.costs.speculation import MAX_BATCH, best_at
 from paceline.costs.step import StepTime, decode_work, prefill_work
 
 TAIL = 0.01
+# Where arithmetic binds, batches differ in rate by what a float rounds.
+ROUNDING = 1e-9
+PARTS = 1024
 DEFAULT_MARGINS = Margins()
 
 
@@ -105,16 +109,41 @@ class Replica:
 
     def at_rate(self, rate_per_s: float) -> OperatingPoint | None:
         """The replica at a rate, with the smallest batch that keeps up; None where no batch does."""
-        if self.at_batch(MAX_BATCH).rate_per_s < rate_per_s:
+
+        def falls_behind(batch: int) -> bool:
+            return self.at_batch(batch).rate_per_s * (1.0 + ROUNDING) < rate_per_s
+
+        if falls_behind(MAX_BATCH):
             return None
-        batch = largest_that(lambda tried: self.at_batch(tried).rate_per_s < rate_per_s, MAX_BATCH) + 1
-        return self._point(batch, rate_per_s)
+        batch = largest_that(falls_behind, MAX_BATCH) + 1
+        return self._point(batch, min(rate_per_s, self.at_batch(batch).rate_per_s))
+
+    def capacity(self, targets: Targets) -> OperatingPoint | None:
+        """The most that the replica takes inside targets and memory; None where one request alone is too much.
+
+        With long prompts and short answers one sequence at a time may be too many: prefill takes nearly all the time
+        then, and prompts wait for one another. What is taken is less than that.
+        """
+        batch = self.largest_batch(targets)
+        if batch > 0:
+            return self.at_batch(batch)
+        if self.memory_limit == 0:
+            return None
+        parts = largest_that(lambda tried: not broken_targets(self.at_part(tried), targets), PARTS - 1)
+        return self.at_part(parts) if parts > 0 else None
+
+    def at_part(self, parts: int) -> OperatingPoint:
+        """The replica at so many of PARTS of the rate at which one sequence is always under way."""
+        return self._point(1, self.at_batch(1).rate_per_s * parts / PARTS)
 
     def _point(self, batch: int, rate_per_s: float) -> OperatingPoint:
         step_s, prefill_s = self.decode_step_s(batch), self.prefill_s
         share = rate_per_s * prefill_s
         mean_s, p99_s = queue_wait_s(share, prefill_s, self.load.input_variation)
-        ttft_s, tpot_s = mean_s + step_s / 2 + self.own_prefill_s, step_s / (1.0 - share)
+        tpot_s = step_s / (1.0 - share)
+        # Streams under way are Poisson about their mean, as in a queue where nobody waits.
+        at_work = 1.0 - math.exp(-rate_per_s * self.load.output_tokens * tpot_s)
+        ttft_s = mean_s + at_work * step_s / 2 + self.own_prefill_s
         return OperatingPoint(
             batch=batch,
             rate_per_s=rate_per_s,

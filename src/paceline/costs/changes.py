@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from paceline.costs.capacity import Drafting
+from paceline.costs.estimator import MAX_CARDS
 from paceline.costs.formats import KV_FORMATS, WEIGHT_FORMATS
 from paceline.costs.planner import Plan, plan
 from paceline.costs.question import Question
@@ -46,21 +47,12 @@ def rate_per_card_s(question: Question, answer: Plan) -> float | None:
 
 
 def changes(question: Question) -> Iterator[tuple[str, Question]]:
-    """(what, the question with it). Formats only where they make things smaller."""
-    replica = question.replica
-    estimator, load = replica.estimator, replica.load
-    for name in ("fp8", "int4"):
-        smaller = WEIGHT_FORMATS[name]
-        if smaller.bytes_per_number < estimator.weights.bytes_per_number:
-            changed = replace(estimator, weights=smaller)
-            yield f"weights in {name}, where its loss is bearable", _with(question, estimator=changed)
-    if estimator.kv.bytes_per_number > KV_FORMATS["fp8"].bytes_per_number:
-        changed = replace(estimator, kv=KV_FORMATS["fp8"])
-        yield "KV in fp8, where its loss is bearable", _with(question, estimator=changed)
-    for num_cards in (2 * estimator.num_cards, estimator.num_cards // 2):
-        if num_cards >= 1:
-            changed = replace(estimator, num_cards=num_cards)
-            yield f"{num_cards} cards a replica instead of {estimator.num_cards}", _with(question, estimator=changed)
+    """(what, the question with it). Formats only where they make things smaller; steps that were measured say nothing
+    of other formats and other cards.
+    """
+    replica, load = question.replica, question.replica.load
+    if replica.step_time is None:
+        yield from _of_hardware(question)
     if load.input_tokens > 1:
         shorter = replace(load, input_tokens=load.input_tokens // 2)
         yield (
@@ -74,6 +66,22 @@ def changes(question: Question) -> Iterator[tuple[str, Question]]:
         drafted = ASSUMED_DRAFTING
         name = f"speculation (α {drafted.acceptance:g}, draft cost {drafted.draft_cost:g})"
         yield name, _with(question, drafting=drafted)
+
+
+def _of_hardware(question: Question) -> Iterator[tuple[str, Question]]:
+    estimator = question.replica.estimator
+    for name in ("fp8", "int4"):
+        smaller = WEIGHT_FORMATS[name]
+        if smaller.bytes_per_number < estimator.weights.bytes_per_number:
+            changed = replace(estimator, weights=smaller)
+            yield f"weights in {name}, where its loss is bearable", _with(question, estimator=changed)
+    if estimator.kv.bytes_per_number > KV_FORMATS["fp8"].bytes_per_number:
+        changed = replace(estimator, kv=KV_FORMATS["fp8"])
+        yield "KV in fp8, where its loss is bearable", _with(question, estimator=changed)
+    for num_cards in (2 * estimator.num_cards, estimator.num_cards // 2):
+        if 1 <= num_cards <= MAX_CARDS:
+            changed = replace(estimator, num_cards=num_cards)
+            yield f"{num_cards} cards a replica instead of {estimator.num_cards}", _with(question, estimator=changed)
 
 
 def _with(question: Question, **changed: object) -> Question:

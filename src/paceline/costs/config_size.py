@@ -43,16 +43,14 @@ class _Config:
 
 def size_from_config(values: Mapping[str, object], name: str) -> ModelSize:
     """Raises ConfigError naming the key that is missing or wrong. Of a model that also sees, the text part."""
-    text = values.get("text_config")
-    config = _Config({**values, **text} if isinstance(text, Mapping) else values, name)
+    config = _text_part(values, name)
     num_layers, width = config.integer("num_hidden_layers"), config.integer("hidden_size")
     num_heads = config.integer("num_attention_heads")
     head_width = config.integer("head_dim", default=width // max(num_heads, 1))
     num_kv_heads = config.integer("num_key_value_heads", default=num_heads)
     experts, dense_ff, expert_ff = _feed_forward(config)
     attention = _attention(config, width, (num_heads, num_kv_heads, head_width))
-    embeddings = config.integer("vocab_size") * width * (1 if _is_tied(config) else 2)
-    fixed = embeddings + num_layers * attention + dense_ff
+    fixed = embedding_params(values, name) + num_layers * attention + dense_ff
     chosen_ff = 0 if experts is None else expert_ff * experts.num_chosen
     all_ff = 0 if experts is None else expert_ff * experts.num_experts
     return ModelSize(
@@ -71,6 +69,17 @@ def size_from_config(values: Mapping[str, object], name: str) -> ModelSize:
         if config.values.get("kv_lora_rank")
         else None,
     )
+
+
+def embedding_params(values: Mapping[str, object], name: str) -> int:
+    """Parameters of the embedding and the head, which may be one."""
+    config = _text_part(values, name)
+    return config.integer("vocab_size") * config.integer("hidden_size") * (1 if _is_tied(config) else 2)
+
+
+def _text_part(values: Mapping[str, object], name: str) -> _Config:
+    text = values.get("text_config")
+    return _Config({**values, **text} if isinstance(text, Mapping) else values, name)
 
 
 def _feed_forward(config: _Config) -> tuple[Experts | None, int, int]:

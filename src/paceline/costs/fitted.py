@@ -32,6 +32,10 @@ class FittedStepTime:
     def __post_init__(self) -> None:
         if not all(math.isfinite(value) and value >= 0.0 for value in astuple(self)):
             raise ConfigError(f"fitted step time: every term must be a number from 0, got {self}")
+        if self.overhead_s + self.token_s == 0.0:
+            raise ConfigError(
+                f"fitted step time: a step must take some time, got 0 for overhead_s and token_s in {self}"
+            )
 
     @property
     def weights_s(self) -> float:

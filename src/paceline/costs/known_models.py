@@ -96,6 +96,8 @@ _ENDINGS = ("-instruct", "-chat", "-it", "-hf", "-base", "-gguf")
 def known_model(name: str) -> ModelSize | None:
     """The model of this name, or None."""
     key = name.lower().rsplit("/", 1)[-1].removeprefix("meta-")
+    if key.startswith("mixtral"):  # of others, such an ending is another model: Mistral 7B v0.1 has windows
+        key = key.removesuffix("-v0.1")
     for ending in _ENDINGS * 2:
         key = key.removesuffix(ending)
     return KNOWN_MODELS.get(key)

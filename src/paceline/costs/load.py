@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from paceline.errors import ConfigError
 
 MAX_TOKENS = 1 << 24
+MAX_RATE_PER_S = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,10 @@ class Load:
         for name in ("input_tokens", "output_tokens"):
             if not 1 <= getattr(self, name) <= MAX_TOKENS:
                 raise ConfigError(f"load: {name} must be 1 to {MAX_TOKENS}, got {getattr(self, name)!r}")
-        if self.rate_per_s is not None and not (math.isfinite(self.rate_per_s) and self.rate_per_s > 0):
-            raise ConfigError(f"load: rate_per_s must be a positive number, got {self.rate_per_s!r}")
+        if self.rate_per_s is not None and not 0 < self.rate_per_s <= MAX_RATE_PER_S:
+            raise ConfigError(
+                f"load: rate_per_s must be above 0 and at most {MAX_RATE_PER_S:,.0f}, got {self.rate_per_s!r}"
+            )
         if not 0.0 <= self.cached_share < 1.0:
             raise ConfigError(f"load: cached_share must be from 0 to below 1, got {self.cached_share!r}")
         if not 0.0 <= self.input_variation < math.inf:

@@ -67,7 +67,8 @@ def plan(question: Question) -> Plan:
         return Plan(
             memory, None, None, None, "memory" if memory.num_sequences == 0 else "targets", refusal, reasons, None
         )
-    capacity = replica.at_batch(replica.largest_batch(question.targets))
+    capacity = replica.capacity(question.targets)
+    assert capacity is not None, "what is not refused can be served"
     alone = _decode_alone(replica, question.targets)
     fleet = _fleet(question, capacity)
     binds = what_binds(replica, capacity, question.targets)
@@ -97,11 +98,11 @@ def _refusal(question: Question, memory: MemoryFit) -> str | None:
             f"{load.input_tokens:,} + {load.output_tokens:,} tokens exceed the model's context of "
             f"{replica.estimator.model.max_context:,}"
         )
-    alone = replica.at_batch(1)
+    alone = replica.at_part(1)
     broken = broken_targets(alone, targets)
     if broken:
         return (
-            f"{' and '.join(broken)} out of reach: a single sequence has a TPOT of {timed(alone.tpot_s)} "
+            f"{' and '.join(broken)} out of reach: a request alone on a replica has a TPOT of {timed(alone.tpot_s)} "
             f"and a TTFT of {timed(alone.ttft_p99_s)} (p99)"
         )
     return None
@@ -109,6 +110,8 @@ def _refusal(question: Question, memory: MemoryFit) -> str | None:
 
 def what_binds(replica: Replica, capacity: OperatingPoint, targets: Targets) -> str:
     """Why the batch is not one larger."""
+    if is_part(replica, capacity):
+        return " and ".join(broken_targets(replica.at_batch(1), targets))
     if capacity.batch >= replica.memory_limit:
         return "KV memory"
     if capacity.batch >= MAX_BATCH:
@@ -159,11 +162,32 @@ def _capacity_reasons(replica: Replica, capacity: OperatingPoint, alone: DecodeA
         _step_reason(replica, capacity.batch),
         f"prefill: {load.computed_tokens:,} tokens take the cards for {timed(replica.prefill_s)}{prompts}",
         f"decode alone: {alone.batch:,} sequences at {timed(alone.tpot_s)} = {alone.tokens_per_s:,.0f} tokens/s",
-        f"both share the cards: with {capacity.batch:,} sequences TPOT = {timed(capacity.decode_step_s)} + "
-        f"{capacity.batch:,} × {timed(replica.prefill_s)} / {load.output_tokens:,} = {timed(capacity.tpot_s)}; "
-        f"one more breaks: {binds}",
-        f"capacity of a replica: {capacity.batch:,} / ({load.output_tokens:,} × {timed(capacity.tpot_s)}) = "
-        f"{digits(capacity.rate_per_s, 4)} requests/s",
+        *_shared_reasons(replica, capacity, binds),
+    )
+
+
+def is_part(replica: Replica, capacity: OperatingPoint) -> bool:
+    """Whether the replica takes less than what keeps one sequence under way."""
+    return capacity.batch == 1 and capacity.rate_per_s < replica.at_batch(1).rate_per_s
+
+
+def _shared_reasons(replica: Replica, capacity: OperatingPoint, binds: str) -> tuple[str, str]:
+    """How prefill and decode share the cards, and the rate that follows."""
+    step, prefill, tpot = timed(capacity.decode_step_s), timed(replica.prefill_s), timed(capacity.tpot_s)
+    rate, num_output = f"{digits(capacity.rate_per_s, 4)} requests/s", replica.load.output_tokens
+    if is_part(replica, capacity):
+        full = replica.at_batch(1)
+        return (
+            f"both share the cards: with a sequence always under way, {digits(full.rate_per_s, 4)} requests/s, prefill "
+            f"takes {full.prefill_share:.0%}, TPOT is {timed(full.tpot_s)} and TTFT {timed(full.ttft_p99_s)} (p99): "
+            f"that breaks: {binds}",
+            f"capacity of a replica: {rate}; prefill then takes {digits(capacity.rate_per_s, 4)}/s × {prefill} = "
+            f"{capacity.prefill_share:.0%}, TPOT is {tpot}, TTFT {timed(capacity.ttft_p99_s)} (p99)",
+        )
+    return (
+        f"both share the cards: with {capacity.batch:,} sequences TPOT = {step} + "
+        f"{capacity.batch:,} × {prefill} / {num_output:,} = {tpot}; one more breaks: {binds}",
+        f"capacity of a replica: {capacity.batch:,} / ({num_output:,} × {tpot}) = {rate}",
     )
 
 

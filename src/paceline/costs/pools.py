@@ -5,9 +5,9 @@ link between them once, which adds to TTFT. Both pools use the same kind of repl
 """
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, floor
 
-from paceline.costs.capacity import TAIL, Replica, largest_that, queue_wait_s
+from paceline.costs.capacity import ROUNDING, TAIL, Replica, largest_that, queue_wait_s
 from paceline.costs.question import Question, price_per_million_tokens
 from paceline.costs.units import digits, timed
 
@@ -54,7 +54,9 @@ def _prefill_replicas(replica: Replica, rate_per_s: float, transfer_s: float, ta
     """The fewest below the planned utilization and inside the TTFT target; None where no number is."""
     if target_s is not None and replica.own_prefill_s + transfer_s > target_s:
         return None
-    fewest = max(1, ceil(rate_per_s * replica.prefill_s / replica.margins.utilization - 1e-9))
+    load = rate_per_s * replica.prefill_s
+    # Also where all of a replica may be used, less than all is: at its capacity a queue has no end.
+    fewest = max(ceil(load / replica.margins.utilization - ROUNDING), floor(load * (1.0 + ROUNDING)) + 1)
     if target_s is None:
         return fewest
     allowed_s = target_s
@@ -63,7 +65,7 @@ def _prefill_replicas(replica: Replica, rate_per_s: float, transfer_s: float, ta
         return num_replicas < fewest or _prefill_ttft_s(replica, rate_per_s / num_replicas, transfer_s) > allowed_s
 
     # With a share below TAIL nobody waits at p99.
-    enough = fewest + ceil(rate_per_s * replica.prefill_s / TAIL) + 1
+    enough = fewest + ceil(load / TAIL) + 1
     return largest_that(misses, enough) + 1
 
 

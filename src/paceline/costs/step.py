@@ -62,6 +62,8 @@ class LinearLaw:
         for name in ("fixed_s", "prefill_token_s", "decode_row_s"):
             if not 0.0 <= getattr(self, name) < float("inf"):
                 raise ConfigError(f"linear law: {name} must be a number from 0, got {getattr(self, name)!r}")
+        if self.fixed_s + self.prefill_token_s + self.decode_row_s == 0.0:
+            raise ConfigError("linear law: a step must take some time, got 0 for all of fixed, prefill and decode")
 
     def step_s(self, work: StepWork) -> float:
         """The law."""

@@ -102,7 +102,7 @@ def kv_token_bytes(spec: ModelSpec, kv_format: KvFormat) -> int:
 
 def kv_layout(config: EngineConfig, spec: ModelSpec, max_context: int) -> KvLayout:
     """The pool: `--kv-memory`, else a quarter of usable memory, and never more than every row at full context needs."""
-    kv_format = KvFormat.BFLOAT16 if config.kv_cache_dtype == "auto" else KvFormat(config.kv_cache_dtype)
+    kv_format = KvFormat(config.stored_kv_dtype)
     token_bytes = kv_token_bytes(spec, kv_format)
     budget = config.kv_memory_bytes or int(usable_memory_bytes() * KV_MEMORY_SHARE)
     row_blocks = -(-max_context // config.block_size)

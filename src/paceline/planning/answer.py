@@ -21,7 +21,9 @@ class Answer:
     question: Question
     plan: Plan
     effects: tuple[Effect, ...]
+    has_pools: bool
     pools: Pools | None
+    num_turns: int
     turns: tuple[Turn, ...]
     curve: tuple[OperatingPoint, ...]
 
@@ -44,7 +46,9 @@ def answer(question: Question, has_pools: bool, num_turns: int) -> Answer:
         question=question,
         plan=found,
         effects=effects(question, found),
+        has_pools=has_pools,
         pools=plan_pools(question) if has_pools and found.refusal is None else None,
+        num_turns=num_turns,
         turns=() if point is None else turns(question.replica, point.batch, num_turns),
         curve=() if point is None else curve(question),
     )

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from paceline.bench.options import with_fields
+from paceline.costs.speculation import MAX_DRAFTS
 from paceline.planning.answer import answer, as_json
 from paceline.planning.options import PlanOptions
 from paceline.planning.page import page_of, write_page
@@ -68,11 +69,12 @@ def speculation(options: SpeculationOptions) -> None:
         print_json(speculation_json(found))
     else:
         console = Console()
-        headline = f"{found.chosen.num_drafts} drafts a pass: {found.chosen.speed_up:.3g} times as fast"
+        chosen = found.chosen
+        headline = f"{chosen.num_drafts} drafts a pass: {chosen.speed_up:.3g} times as fast where verifying is free"
         console.print(headline, style="bold", highlight=False)
         print_list(console, "why", reasons(found, options))
         console.print(grid(DRAFT_HEADS, draft_rows(found)))
-        console.print("best number of drafts and its speed-up", style="dim", highlight=False)
+        console.print(f"best number of drafts up to {MAX_DRAFTS}, and its speed-up", style="dim", highlight=False)
         console.print(grid(SURFACE_HEADS, surface_rows(found)))
         if found.sampled:
             console.print("drawn on a bigram model", style="dim", highlight=False)

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from paceline.costs.config_format import format_from_config
 from paceline.costs.config_size import size_from_config
 from paceline.costs.formats import NumberFormat
-from paceline.costs.known_models import known_model
+from paceline.costs.known_models import KNOWN_MODELS, known_model
 from paceline.costs.model_size import Experts, ModelSize
 from paceline.errors import CheckpointError
 from paceline.models.fields import Fields
@@ -25,12 +26,23 @@ def size_of(name: str) -> tuple[ModelSize, NumberFormat | None]:
     known = known_model(name)
     if known is not None and not Path(name).expanduser().exists():
         return known, None
-    path = resolve(name, hub_patterns=CONFIG_PATTERNS)
+    path = _resolved(name)
     if path.is_dir():
         path = path / "config.json"
     if path.suffix == ".json":
-        return size_from_config(read_json(path), name), None
+        config = read_json(path)
+        return size_from_config(config, name), format_from_config(config, name)
     return size_from_gguf(read_gguf(path), name)
+
+
+def _resolved(name: str) -> Path:
+    try:
+        return resolve(name, hub_patterns=CONFIG_PATTERNS)
+    except CheckpointError as error:
+        if name.startswith((".", "/", "~")) or name.endswith(".gguf"):
+            raise
+        known = ", ".join(KNOWN_MODELS)
+        raise CheckpointError(f"{error.message}; give a path, a name of the hub, or one of {known}") from error
 
 
 def size_from_gguf(file: GgufFile, name: str) -> tuple[ModelSize, NumberFormat]:
@@ -47,6 +59,7 @@ def size_from_gguf(file: GgufFile, name: str) -> tuple[ModelSize, NumberFormat]:
     if embedding is None:
         raise CheckpointError(f"{file.path}: tensor 'token_embd.weight' is missing")
     window = model.integer("attention.sliding_window", 0) or None
+    latent = model.integer("attention.kv_lora_rank", 0)
     size = ModelSize(
         name=name,
         num_params=num_params,
@@ -59,6 +72,7 @@ def size_from_gguf(file: GgufFile, name: str) -> tuple[ModelSize, NumberFormat]:
         num_active_params=num_active_params,
         experts=experts,
         windows=() if window is None else _windows(prefix, window, num_layers),
+        latent_width=latent + model.integer("rope.dimension_count") if latent else None,
     )
     num_bytes = sum(tensor.data.nbytes for tensor in file.tensors.values())
     return size, NumberFormat("as in the file", num_bytes / num_params, f"{num_bytes:,} bytes of tensors")

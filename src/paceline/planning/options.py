@@ -20,12 +20,14 @@ from paceline.costs.question import Question
 from paceline.errors import ConfigError
 from paceline.planning.machine import THIS_MACHINE, measure_this_machine
 from paceline.planning.model import size_of
-from paceline.sim.costs_option import parse_costs
+from paceline.sim.costs_option import read_fitted
 from paceline.workload.distributions import whole_at
 from paceline.workload.specs import parse_length_pair
 
 RATE_SUFFIXES = {"": 1.0, "G": 1e9, "T": 1e12, "P": 1e15}
 NUM_QUANTILES = 4096
+DEFAULT_INPUT = 1024
+DEFAULT_OUTPUT = 256
 CARD_COUNTS = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -38,8 +40,10 @@ class PlanOptions:
         None
     )
     rate: Annotated[float | None, typer.Option(help="Requests a second. Default: what one replica can take.")] = None
-    input_: Annotated[int, typer.Option("--input", help="Tokens of a prompt, on average.")] = 1024
-    output: Annotated[int, typer.Option(help="Tokens of an answer, on average.")] = 256
+    input_: Annotated[int | None, typer.Option("--input", help="Tokens of a prompt, on average.  [default: 1024]")] = (
+        None
+    )
+    output: Annotated[int | None, typer.Option(help="Tokens of an answer, on average.  [default: 256]")] = None
     workload: Annotated[
         str | None, typer.Option(help="Lengths instead: INPUT/OUTPUT such as lognormal:median=200,sigma=1/64.")
     ] = None
@@ -76,20 +80,21 @@ class PlanOptions:
             self.card(),
             weights=weights,
             kv=kv_format(self.kv_cache_dtype),
-            efficiency=self.efficiency or (1.0 if self.hardware == THIS_MACHINE else DEFAULT_EFFICIENCY),
+            efficiency=efficiency_of(self.hardware) if self.efficiency is None else self.efficiency,
         )
+        self._check(estimator.hardware)
         num_cards = self.gpus or fewest_cards(estimator, load, margins)
         targets = Targets(
             ttft_s=None if self.ttft is None else parse_seconds("--ttft", self.ttft),
             tpot_s=None if self.itl is None else parse_seconds("--itl", self.itl),
         )
-        law = None if self.fitted is None else parse_costs(f"fitted:{self.fitted}").step_time
+        law = None if self.fitted is None else read_fitted(self.fitted, f"--fitted {self.fitted}")
         replica = Replica(replace(estimator, num_cards=num_cards), load, margins, law)
         return Question(replica, targets, self.price)
 
     def card(self) -> Hardware:
         """The card of the catalogue, or this machine, with the figures that were given instead."""
-        card = measure_this_machine() if self.hardware == THIS_MACHINE else find_hardware(self.hardware)
+        card = card_named(self.hardware, "; of another card give --flops, --bandwidth and --memory with the nearest")
         if self.flops is not None:
             card = replace(card, flops_per_s=parse_rate("--flops", self.flops), source=f"{card.source}; --flops")
         if self.bandwidth is not None:
@@ -102,10 +107,39 @@ class PlanOptions:
 
     def load(self) -> Load:
         """The load; of a distribution of lengths its means and its spread."""
-        num_input, num_output, variation = self.input_, self.output, 0.0
+        num_input = DEFAULT_INPUT if self.input_ is None else self.input_
+        num_output, variation = DEFAULT_OUTPUT if self.output is None else self.output, 0.0
         if self.workload is not None:
+            if self.input_ is not None or self.output is not None:
+                raise ConfigError(f"--workload {self.workload} has both lengths: leave out --input and --output")
             num_input, num_output, variation = moments(self.workload)
         return Load(self.rate, num_input, num_output, variation, self.prefix_share, self.sessions)
+
+    def _check(self, card: Hardware) -> None:
+        """Flags that would change nothing beside the others are refused."""
+        if self.pools and self.rate is None:
+            raise ConfigError("--pools needs --rate: how many replicas of each kind follows from the load")
+        if self.pools and card.link_bytes_per_s is None:
+            raise ConfigError(
+                f"--pools: {card.name} has no link to others on which KV could cross; choose a --hardware"
+            )
+        if self.fitted is not None and self.efficiency is not None:
+            raise ConfigError("--efficiency changes nothing with --fitted, whose steps were measured: leave one out")
+
+
+def card_named(name: str, remedy: str = "") -> Hardware:
+    """The card of the catalogue, or this machine, measured. Raises ConfigError, with what else can be done."""
+    if name == THIS_MACHINE:
+        return measure_this_machine()
+    try:
+        return find_hardware(name)
+    except ConfigError as error:
+        raise ConfigError(f"{error.message}, or {THIS_MACHINE}: this machine, measured{remedy}") from None
+
+
+def efficiency_of(hardware: str) -> float:
+    """The share of the figures to expect where the user has not said: all of what was measured."""
+    return 1.0 if hardware == THIS_MACHINE else DEFAULT_EFFICIENCY
 
 
 def moments(workload: str) -> tuple[int, int, float]:

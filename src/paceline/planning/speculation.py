@@ -14,9 +14,11 @@ from paceline.bench.report_page import Page, Table
 from paceline.costs.bigram import Sampled, check_by_sampling, random_logits
 from paceline.costs.estimator import DatasheetEstimator
 from paceline.costs.formats import weight_format
-from paceline.costs.hardware import find_hardware
 from paceline.costs.speculation import MAX_DRAFTS, Speculation, best_speculation, last_paying_batch
+from paceline.costs.units import sized
+from paceline.errors import ConfigError
 from paceline.planning.model import size_of
+from paceline.planning.options import card_named, efficiency_of
 
 ALPHAS = tuple(index / 20 for index in range(6, 20))
 DRAFT_COSTS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
@@ -34,7 +36,7 @@ class SpeculationOptions:
     cost: Annotated[float, typer.Option(help="A draft's pass as a share of the target's.")] = 0.1
     drafts: Annotated[int | None, typer.Option(min=1, help="Drafts a pass. Default: the best.")] = None
     model: Annotated[str, typer.Option(help="Target model, for the batch where it stops paying.")] = "llama-3-70b"
-    hardware: Annotated[str, typer.Option(help="Card of the catalogue.")] = "H100"
+    hardware: Annotated[str, typer.Option(help="Card of the catalogue; this: this machine.")] = "H100"
     gpus: Annotated[int, typer.Option(min=1, help="Cards of a replica.")] = 8
     context: Annotated[int, typer.Option(min=1, help="Tokens of context of each sequence.")] = 1024
     quantization: Annotated[
@@ -64,7 +66,10 @@ def answer_speculation(options: SpeculationOptions) -> SpeculationAnswer:
     chosen = best if options.drafts is None else Speculation(options.alpha, options.drafts, options.cost)
     size, stored_as = size_of(options.model)
     weights = weight_format(options.quantization) if options.quantization else stored_as or weight_format("bf16")
-    estimator = DatasheetEstimator(size, find_hardware(options.hardware), options.gpus, weights)
+    estimator = DatasheetEstimator(
+        size, card_named(options.hardware), options.gpus, weights, efficiency=efficiency_of(options.hardware)
+    )
+    check_fits(estimator, options.context)
     return SpeculationAnswer(
         chosen=chosen,
         best=best,
@@ -73,6 +78,19 @@ def answer_speculation(options: SpeculationOptions) -> SpeculationAnswer:
         last_batch=last_paying_batch(chosen, estimator, options.context),
         sampled=sampled(max(1, chosen.num_drafts), options.seed) if options.check else (),
     )
+
+
+def check_fits(estimator: DatasheetEstimator, context: int) -> None:
+    """Raises ConfigError where not even one sequence could be served."""
+    model = estimator.model
+    if context > model.max_context:
+        raise ConfigError(f"--context must be 1 to {model.max_context:,}, the context of {model.name}, got {context:,}")
+    if estimator.memory_limit(context) < 1:
+        raise ConfigError(
+            f"{model.name} does not fit: weights {sized(estimator.weights_bytes)} and the KV of one sequence "
+            f"{sized(estimator.kv_bytes(context))}, memory of {estimator.num_cards} × {estimator.hardware.name} "
+            f"{sized(estimator.memory_bytes)}: give more --gpus or a smaller --quantization"
+        )
 
 
 def sampled(num_drafts: int, seed: int) -> tuple[Sampled, ...]:
@@ -91,12 +109,6 @@ def reasons(found: SpeculationAnswer, options: SpeculationOptions) -> tuple[str,
             f"{1 + options.cost:.3g} passes",
         )
     where = f"{options.model} on {options.gpus} × {options.hardware}, {options.context:,} tokens of context"
-    batch = (
-        f"{where}: pays at every batch, since reading KV is what a step waits for"
-        if found.last_batch is None
-        else f"{where}: pays up to {found.last_batch:,} sequences; beyond, verifying {drafts + 1} tokens a row is more "
-        "arithmetic than it saves, and drafting should stop"
-    )
     passes = 1 + drafts * options.cost
     return (
         f"tokens a pass: (1 − {alpha:g}^{drafts + 1}) / (1 − {alpha:g}) = {chosen.tokens_per_pass:.4g}"
@@ -104,8 +116,18 @@ def reasons(found: SpeculationAnswer, options: SpeculationOptions) -> tuple[str,
         else f"tokens a pass: {drafts} + 1",
         f"speed-up: {chosen.tokens_per_pass:.4g} / (1 + {drafts} × {options.cost:g}) = "
         f"{chosen.tokens_per_pass:.4g} / {passes:.4g} = {chosen.speed_up:.4g}",
-        batch,
+        f"{where}: {where_it_ends(found.last_batch, drafts)}",
     )
+
+
+def where_it_ends(last_batch: int | None, num_drafts: int) -> str:
+    """For which batches it pays, by the cost model."""
+    verified = f"verifying {num_drafts + 1} tokens a row is more arithmetic than it saves"
+    if last_batch is None:
+        return "pays at every batch, since reading KV is what a step waits for"
+    if last_batch == 0:
+        return f"pays at no batch: even for one sequence {verified}; the speed-up above takes verification for free"
+    return f"pays up to {last_batch:,} sequences; beyond, {verified}, and drafting should stop"
 
 
 def draft_rows(found: SpeculationAnswer) -> list[tuple[str, ...]]:

@@ -20,11 +20,12 @@ def print_answer(console: Console, found: Answer) -> None:
     if found.plan.refusal is None:
         console.print(grid(("measure", "at this load", "at capacity"), _measures(found)))
     print_list(console, "why", found.plan.reasons)
-    if found.pools is not None:
-        print_list(console, pools_line(found), found.pools.reasons)
+    if found.has_pools and found.plan.refusal is None:
+        print_list(console, pools_line(found), () if found.pools is None else found.pools.reasons)
     if found.turns:
-        heads = ("turn", "context", "decode step", "KV", "sessions that fit")
-        console.print(grid(heads, [_turn(found, index) for index in range(len(found.turns))]))
+        turn_heads = ("turn", "context", "decode step", "TPOT", "KV", "sessions that fit")
+        console.print(grid(turn_heads, [_turn(found, index) for index in range(len(found.turns))]))
+        print_list(console, f"turns of {found.turns[0].num_sessions:,} sessions at once", turn_notes(found))
     if found.effects:
         heads = ("what would change it", "requests/s a card", "cards", "TPOT", "per 1M tokens")
         console.print(grid(heads, effect_rows(found)[:NUM_EFFECTS]))
@@ -39,13 +40,13 @@ def headline(found: Answer) -> str:
     if plan.fleet is None:
         return f"one replica of {found.num_cards} × {card} takes {digits(plan.capacity.rate_per_s, 4)} requests/s"
     fleet = plan.fleet
-    plural = "s" if fleet.num_replicas > 1 else ""
+    plural, cards = ("s" if number > 1 else "" for number in (fleet.num_replicas, fleet.num_cards))
     price = (
         "" if fleet.price_per_million_tokens is None else f", {digits(fleet.price_per_million_tokens)} per 1M tokens"
     )
     return (
-        f"{fleet.num_replicas} replica{plural} of {question.replica.estimator.num_cards} × {card} "
-        f"({fleet.num_cards} cards), each at {fleet.utilization:.0%} of its capacity{price}"
+        f"{fleet.num_replicas:,} replica{plural} of {question.replica.estimator.num_cards} × {card} "
+        f"({fleet.num_cards:,} card{cards}), each at {fleet.utilization:.0%} of its capacity{price}"
     )
 
 
@@ -66,7 +67,7 @@ def pools_line(found: Answer) -> str:
     """The pools in a line."""
     pools = found.pools
     if pools is None:
-        return "no pools"
+        return "as pools: the TTFT target is out of reach, one prompt's prefill and the transfer of its KV take longer"
     return (
         f"as pools: {pools.num_prefill_replicas} prefill + {pools.num_decode_replicas} decode replicas "
         f"({pools.num_cards} cards), TPOT {timed(pools.tpot_s)}, TTFT {timed(pools.ttft_p99_s)} (p99)"
@@ -86,7 +87,10 @@ def effect_rows(found: Answer) -> list[tuple[str, ...]]:
 
 def _measures(found: Answer) -> list[tuple[str, ...]]:
     points = (found.at_load, found.plan.capacity)
+    num_output = found.question.replica.load.output_tokens
+    tokens = ("" if point is None else digits(point.rate_per_s * num_output) for point in points)
     return [(name, *("" if point is None else value(point) for point in points)) for name, value in MEASURES] + [
+        ("output tokens/s", *tokens),
         ("sequences that fit", f"{found.plan.memory.num_sequences:,}", f"binds: {found.plan.binds}"),
         ("KV a token", f"{found.plan.memory.kv_bytes_per_token:,.0f} bytes", sized(found.plan.memory.kv_bytes)),
     ]
@@ -104,14 +108,36 @@ MEASURES = (
     ("TTFT, p99", lambda point: timed(point.ttft_p99_s)),
     ("E2E, mean", lambda point: timed(point.e2e_s)),
     ("share of prefill", lambda point: f"{point.prefill_share:.0%}"),
-    ("output tokens/s", lambda point: f"{point.streams_tokens_per_s:,.0f}"),
 )
 
 
 def _turn(found: Answer, index: int) -> tuple[str, ...]:
     turn = found.turns[index]
-    step = timed(turn.decode_step_s)
-    return str(turn.number), f"{turn.context_tokens:,}", step, f"{digits(turn.kv_gb)} GB", f"{turn.memory_limit:,}"
+    step, tpot = timed(turn.decode_step_s), timed(turn.tpot_s)
+    return (
+        str(turn.number),
+        f"{turn.context_tokens:,}",
+        step,
+        tpot,
+        f"{digits(turn.kv_gb)} GB",
+        f"{turn.memory_limit:,}",
+    )
+
+
+def turn_notes(found: Answer) -> list[str]:
+    """Where the sessions end, or no longer fit."""
+    notes = []
+    crowded = next((turn for turn in found.turns if turn.memory_limit < turn.num_sessions), None)
+    if crowded is not None:
+        notes.append(f"from turn {crowded.number:,} on they no longer fit in memory together: some wait for others")
+    if len(found.turns) < found.num_turns:
+        model, num_tokens = found.question.replica.estimator.model, found.question.replica.load.last_context
+        number = len(found.turns) + 1
+        notes.append(
+            f"turn {number:,} would have {number * num_tokens:,} tokens, more than the context of {model.name}, "
+            f"{model.max_context:,}"
+        )
+    return notes
 
 
 def grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

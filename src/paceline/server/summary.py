@@ -17,7 +17,8 @@ def summary_lines(config: ServeConfig, limits: EngineLimits, address: str, defau
     facts = {
         "model": ", ".join(config.model_names),
         "context": f"{limits.effective_context:,} tokens",
-        "KV cache": f"{limits.pool_tokens:,} tokens in blocks of {limits.block_size}",
+        "weights": config.engine.quantization or "exactly as in the model file",
+        "KV cache": f"{limits.pool_tokens:,} tokens in blocks of {limits.block_size}, {config.engine.stored_kv_dtype}",
         "concurrency": f"{concurrency} sequences of {context:,} tokens (at most {limits.max_num_seqs} a step)",
         "compute": f"{limits.instruction_set}, {limits.num_threads} threads",
         "expected speed": "not measured" if speed is None else f"{rounded(speed)} tokens/s for one stream",

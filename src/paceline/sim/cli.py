@@ -10,12 +10,13 @@ from rich.console import Console
 
 from paceline.bench.columns import written
 from paceline.bench.jsonl import write_result
-from paceline.bench.options import command_line, with_fields
+from paceline.bench.options import check_out, command_line, with_fields
 from paceline.bench.report import write_report
 from paceline.bench.report_figure import Figure
 from paceline.bench.result import Result
 from paceline.bench.table import print_result
 from paceline.bench.thinned import summarize_point
+from paceline.sim.flags import check_flags
 from paceline.sim.kept import MAX_CELLS
 from paceline.sim.options import Options
 from paceline.sim.recorded import about_recording, read_requests, simulate_recording
@@ -35,6 +36,8 @@ def run(
     ] = None,
 ) -> None:
     """Run the engine's scheduler on a virtual clock: what would another policy, load or fleet do?"""
+    check_out(options.out)
+    check_flags(options, replay, sweep)
     if replay is not None and options.costs is None:
         runs = simulate_recording(replay)
         finish(options, result_of(runs, options.targets, command_line(), about_recording(replay)))

@@ -42,7 +42,7 @@ def parse_costs(text: str) -> Costs:
     if kind == "linear":
         return Costs(_linear(text, rest))
     if kind == "fitted":
-        return Costs(_fitted(Path(rest)))
+        return Costs(read_fitted(Path(rest), f"--costs {text}"))
     hardware, comma, model = text.partition(",")
     if not comma:
         raise ConfigError(f"--costs {text!r}: expected {USAGE}")
@@ -62,13 +62,14 @@ def _linear(text: str, rest: str) -> LinearLaw:
     return LinearLaw(**values)
 
 
-def _fitted(path: Path) -> FittedStepTime:
+def read_fitted(path: Path, option: str) -> FittedStepTime:
+    """What `replay --fit` wrote; errors name the `option`."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=FittedStepTime)
     except OSError as error:
-        raise ConfigError(f"--costs fitted:{path}: {error.strerror or error}") from error
+        raise ConfigError(f"{option}: {error.strerror or error}") from error
     except msgspec.DecodeError as error:
-        raise ConfigError(f"--costs fitted:{path}: {error}") from error
+        raise ConfigError(f"{option}: {error}; `paceline replay FILE --fit` writes such a file") from error
 
 
 def _datasheet(hardware: str, model: str) -> Costs:

@@ -26,6 +26,7 @@ DEFAULT_REQUESTS = 1000
 DEFAULT_POOL_TOKENS = DEFAULT_CONTEXT = 2**20
 EXACT = "exact"
 LINEAR = "linear"
+MAX_LINK_BYTES_PER_S = 10**15
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,10 @@ class Options:
     pool: Annotated[str | None, typer.Option(help="Tokens of the KV pool. Default: what fits, or 1M.")] = None
     block_size: Annotated[str, typer.Option(help="Tokens in a KV block.")] = "16"
     max_tokens: Annotated[str, typer.Option(help="What clients ask for at least; exact: the drawn length.")] = EXACT
-    costs: Annotated[str, typer.Option(help="linear, HARDWARE,MODEL such as h100,llama-2-7b, or fitted:FILE.")] = (
-        "linear"
-    )
+    costs: Annotated[
+        str | None,
+        typer.Option(help="linear, HARDWARE,MODEL such as h100,llama-2-7b, or fitted:FILE. Default: linear."),
+    ] = None
     replicas: Annotated[str, typer.Option(help="Servers behind the router.")] = "1"
     router: Annotated[RouterKind, typer.Option(help="Who gets a request.")] = RouterKind.LEAST_LOADED
     prefill_replicas: Annotated[str, typer.Option(help="More servers, which only prefill; the others decode.")] = "0"
@@ -150,7 +152,8 @@ class Options:
         if self.policy is PolicyKind.STATIC:
             raise ConfigError("--prefill-replicas: static batching has no KV blocks to send; choose another --policy")
         given = None if self.transfer is None else parse_bytes("--transfer", self.transfer)
-        bytes_per_s = given or costs.link_bytes_per_s
+        check_option("--transfer", given, 1, MAX_LINK_BYTES_PER_S)
+        bytes_per_s = costs.link_bytes_per_s if given is None else given
         if costs.kv_bytes_per_token is None or bytes_per_s is None:
             raise ConfigError(
                 "--prefill-replicas needs the bytes of a token's KV and of a link: --costs HARDWARE,MODEL, and "

@@ -12,6 +12,7 @@ import msgspec
 
 from paceline.engine.journal import FORMAT_VERSION, Header, Line
 from paceline.errors import ConfigError
+from paceline.sim.recording_checks import problem_of
 
 # A prompt of a million tokens takes about 6 MB.
 MAX_LINE_BYTES = 64 * 2**20
@@ -38,6 +39,9 @@ def read_recording(path: Path) -> Iterator[Line]:
                         f"recording {path}, line {number}: version is {line.version}, "
                         f"this paceline reads {FORMAT_VERSION}"
                     )
+                problem = problem_of(line)
+                if problem is not None:
+                    raise RecordingError(f"recording {path}, line {number}: {problem}")
                 yield line
     except OSError as error:
         raise RecordingError(f"recording {path}: {error.strerror or error}") from error

@@ -20,8 +20,9 @@ from paceline.core.scheduler import Scheduler
 from paceline.costs.step import StepWork
 from paceline.engine.journal import Header, Line, Step
 from paceline.engine.messages import Cancel, Finish, Submit
-from paceline.errors import PacelineError
+from paceline.errors import ContextLengthError, PacelineError
 from paceline.sim.executor import CostedExecutor, VirtualClock
+from paceline.sim.recording import RecordingError
 
 SCORE = TokenLogprobs(0, None)
 # Steps whose content is kept: more would not make a fit better.
@@ -115,7 +116,15 @@ class Replay:
                 yield from self._step(line)
 
     def _submit(self, request: Request) -> None:
-        self.scheduler.submit(request)
+        request_id = request.request_id
+        if request_id in self.scheduler.requests:
+            raise RecordingError(f"recording: request {request_id} is submitted again while it runs; record anew")
+        try:
+            self.scheduler.submit(request)
+        except ContextLengthError as error:
+            raise PlanDiffersError(
+                f"request {request_id} was taken when recorded, this scheduler refuses it: {error.message}"
+            ) from error
         for choice_index in range(request.num_sequences):
             self._streams[request.request_id, choice_index] = Stream(request)
 

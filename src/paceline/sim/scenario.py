@@ -137,7 +137,10 @@ def simulate(scenario: Scenario, max_cells: int = MAX_CELLS) -> Simulated:
 def _warnings(kept: KeptRecords, window: Window) -> tuple[str, ...]:
     """What a reader has to know before the numbers."""
     has_ended = any(window.holds(record.ended_s) for record in kept.records)
-    return (*(() if has_ended else (NOTHING_COUNTED,)), *(() if kept.warning is None else (kept.warning,)))
+    refusals = [record.error for record in kept.records if record.error is not None]
+    refused = (f"{len(refusals):,} requests were refused; the first: {refusals[0]}",) if refusals else ()
+    counted = () if has_ended else (NOTHING_COUNTED,)
+    return (*counted, *refused, *(() if kept.warning is None else (kept.warning,)))
 
 
 def at_load(scenario: Scenario, concurrency: int | None = None, rate_per_s: float | None = None) -> Scenario:
