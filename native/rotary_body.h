@@ -1,16 +1,24 @@
 // rotary_store, written once and compiled for each instruction set; the loops are plain enough to be
-// vectorized, and without contraction both give the same bits. A tile is a few tokens, all heads. Traffic:
+// vectorized, and without contraction all give the same bits. A tile is a few tokens, all heads. Traffic:
 // qkv in, q out, K and V out once; K's scatter stays in the first-level cache, as 16 neighbouring keys share
 // its lines.
+//
+// A key or value is first packed as the pool's format has its elements, in order: those are the units of K.
+// Four tokens of a row at neighbouring lanes from a multiple of four fill whole units of V in every format
+// and are stored together. A token alone writes its own bytes only: another thread may be storing the rest.
 #pragma once
 
+#include <bit>
 #include <cstring>
+#include <type_traits>
 
 #include "attention_int8.h"
 #include "attention_layout.h"
 
 namespace paceline {
 namespace {
+
+constexpr int64_t kTogether = 4;  // keys of the widest unit of V
 
 // Never infinite or NaN: attention multiplies values it must not see by zero, and the next owner of a block
 // must not meet this one's overflow. The owner's own NaN still reaches its result through q.
@@ -21,101 +29,131 @@ inline float finite(float x) {
 }
 
 // Round to nearest even.
-inline uint32_t bfloat16_bits(float x) {
-  uint32_t bits;
-  std::memcpy(&bits, &x, sizeof bits);
-  return (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+inline uint16_t bfloat16_bits(float x) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x);
+  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-inline void rotate(const float* x, const float* cos, const float* sin, int64_t half, int64_t head_width,
-                   float* out) {
-  for (int64_t i = 0; i < half; ++i) out[i] = x[i] * cos[i] - x[i + half] * sin[i];
-  for (int64_t i = 0; i < half; ++i) out[i + half] = x[i + half] * cos[i] + x[i] * sin[i];
-  for (int64_t i = 2 * half; i < head_width; ++i) out[i] = x[i];
-}
-
-// A vector to store in int8, made finite, and its scale.
-struct Int8Vector {
-  float x[kMaxHeadWidth];
-  Int8Scale scale;
-
-  Int8Vector(const float* source, int64_t width) {
-    for (int64_t e = 0; e < width; ++e) x[e] = finite(source[e]);
-    scale = int8_scale(x, width);
-  }
-  int32_t step(int64_t e) const { return round_to_even(x[e] * scale.inverse); }
+// The width of a head, and half of what turns of it. Loops over widths the compiler knows are without
+// remainders, which makes the most usual ones 1.15 (bfloat16) and 1.3 times (int8) as fast.
+struct AnyHead {
+  int64_t width, half;
+};
+struct HeadOf64 {
+  static constexpr int64_t width = 64, half = 32;
 };
 
-// A key's scale lies in the row behind its units.
-inline void store_int8_key(const KvPool& pool, const float* x, uint32_t* group, int64_t lane) {
-  const int64_t units = vector_units(pool);
-  const Int8Vector key(x, pool.head_width);
-  for (int64_t u = 0; u < units; ++u) {
-    uint32_t unit = 0;
-    for (int64_t e = 4 * u; e < 4 * u + 4 && e < pool.head_width; ++e)
-      unit |= static_cast<uint32_t>(key.step(e) + kKeyOffset) << (e % 4 * 8);
-    group[u * kGroupKeys + lane] = unit;
+template <class Head>
+inline void rotate(Head head, const float* __restrict x, const float* __restrict cos,
+                   const float* __restrict sin, float* __restrict out) {
+  for (int64_t i = 0; i < head.half; ++i) {
+    out[i] = x[i] * cos[i] - x[i + head.half] * sin[i];
+    out[i + head.half] = x[i + head.half] * cos[i] + x[i] * sin[i];
   }
-  std::memcpy(group + units * kGroupKeys + lane, &key.scale.scale, sizeof key.scale.scale);
+  for (int64_t i = 2 * head.half; i < head.width; ++i) out[i] = x[i];
 }
 
-// Four neighbouring keys share a unit: write bytes only.
-inline void store_int8_value(const KvPool& pool, const float* x, uint32_t* values, int64_t lane) {
-  const int64_t width = padded_width(pool.head_width);
-  const Int8Vector value(x, pool.head_width);
-  auto* bytes = reinterpret_cast<int8_t*>(values + lane / 4 * width) + lane % 4;
-  for (int64_t e = 0; e < pool.head_width; ++e) bytes[4 * e] = static_cast<int8_t>(value.step(e));
-  std::memcpy(values + value_units(pool) - scale_units(pool) + lane, &value.scale.scale, sizeof(float));
-}
+// The bits of an element of the pool.
+template <KvFormat kFormat>
+using Element = std::conditional_t<kFormat == KvFormat::kFloat32, uint32_t,
+                                   std::conditional_t<kFormat == KvFormat::kBfloat16, uint16_t, uint8_t>>;
 
-inline void store_key(const KvPool& pool, const float* x, uint32_t* group, int64_t lane) {
-  if (pool.format == KvFormat::kInt8) return store_int8_key(pool, x, group, lane);
-  if (pool.format == KvFormat::kFloat32) {
-    float* keys = reinterpret_cast<float*>(group) + lane;
-    for (int64_t e = 0; e < pool.head_width; ++e) keys[e * kGroupKeys] = finite(x[e]);
-    return;
+// A key or value of one head.
+template <KvFormat kFormat>
+struct PackedVector {
+  static constexpr int64_t kUnitElements = sizeof(uint32_t) / sizeof(Element<kFormat>);
+  alignas(64) Element<kFormat> elements[kMaxHeadWidth];
+  float scale;  // of int8
+
+  // `offset` is added to int8.
+  template <class Head>
+  void pack(Head head, const float* x, int32_t offset) {
+    if constexpr (kFormat == KvFormat::kFloat32) {
+      for (int64_t e = 0; e < head.width; ++e) elements[e] = std::bit_cast<uint32_t>(finite(x[e]));
+    } else if constexpr (kFormat == KvFormat::kBfloat16) {
+      for (int64_t e = 0; e < head.width; ++e) elements[e] = bfloat16_bits(finite(x[e]));
+    } else {
+      float bounded[kMaxHeadWidth];
+      for (int64_t e = 0; e < head.width; ++e) bounded[e] = finite(x[e]);
+      const Int8Scale steps = int8_scale(bounded, head.width);
+      for (int64_t e = 0; e < head.width; ++e)
+        elements[e] = static_cast<uint8_t>(round_to_even(bounded[e] * steps.inverse) + offset);
+      for (int64_t e = head.width; e % kUnitElements != 0; ++e) elements[e] = 0;
+      scale = steps.scale;
+    }
   }
-  uint32_t* keys = group + lane;
-  for (int64_t e = 0; e < pool.head_width; e += 2)
-    keys[e / 2 * kGroupKeys] = bfloat16_bits(finite(x[e])) | bfloat16_bits(finite(x[e + 1])) << 16;
-}
-
-// Two neighbouring keys share units, and another thread may be storing the other one: write halves only.
-inline void store_value(const KvPool& pool, const float* x, uint32_t* group, int64_t lane) {
-  const int64_t width = padded_width(pool.head_width);
-  if (pool.format == KvFormat::kInt8) return store_int8_value(pool, x, group + key_units(pool), lane);
-  if (pool.format == KvFormat::kFloat32) {
-    float* values = reinterpret_cast<float*>(group + key_units(pool)) + lane * width;
-    for (int64_t e = 0; e < pool.head_width; ++e) values[e] = finite(x[e]);
-    return;
+  uint32_t unit(int64_t u) const {
+    uint32_t unit;
+    std::memcpy(&unit, elements + u * kUnitElements, sizeof unit);
+    return unit;
   }
-  uint16_t* values = reinterpret_cast<uint16_t*>(group + key_units(pool) + lane / 2 * width) + lane % 2;
-  for (int64_t e = 0; e < pool.head_width; ++e)
-    values[2 * e] = static_cast<uint16_t>(bfloat16_bits(finite(x[e])));
+};
+
+// Stores the keys of kCount tokens from `lane` on.
+template <int64_t kCount, KvFormat kFormat, class Head>
+inline void store_keys(Head head, const PackedVector<kFormat>* keys, uint32_t* group, int64_t lane) {
+  constexpr int64_t kShare = PackedVector<kFormat>::kUnitElements;
+  const int64_t units = (head.width + kShare - 1) / kShare;
+  group += lane;
+  for (int64_t u = 0; u < units; ++u)
+    for (int64_t k = 0; k < kCount; ++k) group[u * kGroupKeys + k] = keys[k].unit(u);
+  if constexpr (kFormat == KvFormat::kInt8)
+    for (int64_t k = 0; k < kCount; ++k)
+      std::memcpy(group + units * kGroupKeys + k, &keys[k].scale, sizeof(float));
 }
 
-inline void store_token(const RotaryStoreArgs& args, int64_t row, int64_t token) {
+template <int64_t kCount, KvFormat kFormat, class Head>
+inline void store_values(Head head, const PackedVector<kFormat>* values, uint32_t* group, int64_t lane) {
+  constexpr int64_t kShare = PackedVector<kFormat>::kUnitElements;
+  const int64_t width = padded_width(head.width);
+  uint32_t* units = group + lane / kShare * width;
+  if constexpr (kCount == 1) {
+    auto* elements = reinterpret_cast<Element<kFormat>*>(units) + lane % kShare;
+    for (int64_t e = 0; e < head.width; ++e) elements[kShare * e] = values->elements[e];
+  } else {
+    for (int64_t u = 0; u < kCount / kShare; ++u)
+      for (int64_t e = 0; e < head.width; ++e) {
+        uint32_t unit = 0;
+        for (int64_t k = 0; k < kShare; ++k)
+          unit |= uint32_t{values[u * kShare + k].elements[e]} << (k * (32 / kShare));
+        units[u * width + e] = unit;
+      }
+  }
+  if constexpr (kFormat == KvFormat::kInt8)
+    for (int64_t k = 0; k < kCount; ++k)
+      std::memcpy(group + kGroupKeys / kShare * width + lane + k, &values[k].scale, sizeof(float));
+}
+
+// kCount tokens of one row, whose keys share a group.
+template <KvFormat kFormat, int64_t kCount, class Head>
+inline void store_tokens(Head head, const RotaryStoreArgs& args, int64_t row, int64_t token) {
   const KvPool& pool = *args.pool;
-  const int64_t width = pool.head_width;
   const int64_t position = args.rows->positions[token];
-  const float* cos = args.cos + position * args.table_width;
-  const float* sin = args.sin + position * args.table_width;
-  const float* x = args.qkv + token * (args.num_heads + 2 * pool.num_kv_heads) * width;
-  float* q = args.q + token * args.num_heads * width;
-  for (int64_t head = 0; head < args.num_heads; ++head)
-    rotate(x + head * width, cos, sin, args.table_width, width, q + head * width);
+  const int64_t x_width = (args.num_heads + 2 * pool.num_kv_heads) * head.width;
+  const float* cos = args.cos + position * head.half;
+  const float* sin = args.sin + position * head.half;
+  const float* x = args.qkv + token * x_width;
+  float* q = args.q + token * args.num_heads * head.width;
+  for (int64_t k = 0; k < kCount; ++k)
+    for (int64_t h = 0; h < args.num_heads; ++h, q += head.width)
+      rotate(head, x + k * x_width + h * head.width, cos + k * head.half, sin + k * head.half, q);
 
   const int32_t* table = args.rows->block_tables + args.rows->slots[row] * args.rows->table_stride;
   const int64_t block = table[position / pool.block_size];
   const int64_t group_index = position % pool.block_size / kGroupKeys;
-  const float* keys = x + args.num_heads * width;
-  const float* values = keys + pool.num_kv_heads * width;
+  const int64_t lane = position % kGroupKeys;
+  PackedVector<kFormat> keys[kCount], values[kCount];
   float rotated[kMaxHeadWidth];
-  for (int64_t head = 0; head < pool.num_kv_heads; ++head) {
-    uint32_t* group = group_at(pool, args.layer_index, block, head, group_index);
-    rotate(keys + head * width, cos, sin, args.table_width, width, rotated);
-    store_key(pool, rotated, group, position % kGroupKeys);
-    store_value(pool, values + head * width, group, position % kGroupKeys);
+  for (int64_t h = 0; h < pool.num_kv_heads; ++h) {
+    const float* key = x + (args.num_heads + h) * head.width;
+    for (int64_t k = 0; k < kCount; ++k, key += x_width) {
+      rotate(head, key, cos + k * head.half, sin + k * head.half, rotated);
+      keys[k].pack(head, rotated, kKeyOffset);
+      values[k].pack(head, key + pool.num_kv_heads * head.width, 0);
+    }
+    uint32_t* group = group_at(pool, args.layer_index, block, h, group_index);
+    store_keys<kCount>(head, keys, group, lane);
+    store_values<kCount>(head, values, group + key_units(pool), lane);
   }
 }
 
@@ -129,13 +167,41 @@ inline int64_t row_of(const StepRows& rows, int64_t token) {
   return low;
 }
 
-inline void rotary_store_tile(const RotaryStoreArgs& args, int64_t tile) {
+template <KvFormat kFormat, class Head>
+inline void store_tile(Head head, const RotaryStoreArgs& args, int64_t tile) {
   const StepRows& rows = *args.rows;
-  const int64_t first = tile * kRotaryTokens;
-  int64_t row = row_of(rows, first);
-  for (int64_t token = first; token < first + kRotaryTokens && token < rows.num_tokens; ++token) {
+  int64_t token = tile * kRotaryTokens;
+  const int64_t end = token + kRotaryTokens < rows.num_tokens ? token + kRotaryTokens : rows.num_tokens;
+  int64_t row = row_of(rows, token);
+  while (token < end) {
     while (rows.row_starts[row + 1] <= token) ++row;
-    store_token(args, row, token);
+    const int64_t after = token + kTogether;
+    if (rows.positions[token] % kTogether == 0 && after <= end && after <= rows.row_starts[row + 1]) {
+      store_tokens<kFormat, kTogether>(head, args, row, token);
+      token = after;
+    } else {
+      store_tokens<kFormat, 1>(head, args, row, token++);
+    }
+  }
+}
+
+template <KvFormat kFormat>
+inline void store_tile(const RotaryStoreArgs& args, int64_t tile) {
+  const AnyHead head{args.pool->head_width, args.table_width};
+  if (head.width == HeadOf64::width && head.half == HeadOf64::half)
+    store_tile<kFormat>(HeadOf64{}, args, tile);
+  else
+    store_tile<kFormat>(head, args, tile);
+}
+
+inline void rotary_store_tile(const RotaryStoreArgs& args, int64_t tile) {
+  switch (args.pool->format) {
+    case KvFormat::kFloat32:
+      return store_tile<KvFormat::kFloat32>(args, tile);
+    case KvFormat::kBfloat16:
+      return store_tile<KvFormat::kBfloat16>(args, tile);
+    case KvFormat::kInt8:
+      return store_tile<KvFormat::kInt8>(args, tile);
   }
 }
 
