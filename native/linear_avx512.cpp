@@ -24,33 +24,35 @@ ALWAYS_INLINE __m512i broadcast_quad(const int8_t* quad) {
   return _mm512_set1_epi32(value);
 }
 
-template <int kTerms>
-ALWAYS_INLINE const QuantizedRows& term_of(const PanelRows& at, int sum) {
-  return sum % kTerms == 0 ? at.args.q : at.args.residual;
-}
+// The activations of one term, from the block's first row on; `values` moves on with the records.
+struct Term {
+  const int8_t* values;
+  const float* scales;
+  const int32_t* offsets;
+  const float* sums;
 
-template <int kTerms>
-ALWAYS_INLINE int64_t row_of(const PanelRows& at, int sum) {
-  return at.row + sum / kTerms;
-}
+  Term(const QuantizedRows& q, int64_t row, int64_t depth, int64_t groups, int64_t scale_groups)
+      : values(q.values + row * depth),
+        scales(q.scales + row * scale_groups),
+        offsets(q.offsets + row * groups),
+        sums(q.sums + row * groups) {}
+};
 
 template <int kTerms, int S>
-ALWAYS_INLINE void add_quad(__m512i (&sums)[S][2], __m512i left, __m512i right, const PanelRows& at,
-                            int64_t position) {
-  const int64_t depth = at.args.weight->depth;
+ALWAYS_INLINE void add_quad(__m512i (&sums)[S][2], __m512i left, __m512i right, const Term (&terms)[kTerms],
+                            int64_t position, int64_t depth) {
 #pragma GCC unroll 8
   for (int s = 0; s < S; ++s) {
-    const int8_t* quad = term_of<kTerms>(at, s).values + row_of<kTerms>(at, s) * depth + position;
-    const __m512i activations = broadcast_quad(quad);
+    const __m512i activations = broadcast_quad(terms[s % kTerms].values + position + s / kTerms * depth);
     sums[s][0] = _mm512_dpbusd_epi32(sums[s][0], left, activations);
     sums[s][1] = _mm512_dpbusd_epi32(sums[s][1], right, activations);
   }
 }
 
-// The integer sums of one record, whose first position is `begin`.
+// The integer sums of one record.
 template <class F, int kTerms, int S>
-ALWAYS_INLINE void sum_record(__m512i (&sums)[S][2], const uint8_t* values, const PanelRows& at,
-                              int64_t begin) {
+ALWAYS_INLINE void sum_record(__m512i (&sums)[S][2], const uint8_t* values, const Term (&terms)[kTerms],
+                              int64_t depth) {
   const __m512i low_bits = _mm512_set1_epi8(15);
   const __m512i centre = _mm512_set1_epi8(120);
 #pragma GCC unroll 8
@@ -58,7 +60,7 @@ ALWAYS_INLINE void sum_record(__m512i (&sums)[S][2], const uint8_t* values, cons
     const __m512i left = _mm512_load_si512(values + 64 * v);
     const __m512i right = _mm512_load_si512(values + 64 * v + 64);
     if constexpr (!is_nibbles<F>) {
-      add_quad<kTerms>(sums, left, right, at, begin + 2 * v);
+      add_quad(sums, left, right, terms, 2 * v, depth);
       continue;
     }
     __m512i numbers[4] = {_mm512_and_si512(left, low_bits), _mm512_and_si512(right, low_bits),
@@ -67,24 +69,24 @@ ALWAYS_INLINE void sum_record(__m512i (&sums)[S][2], const uint8_t* values, cons
     if constexpr (F::centred) {
       for (__m512i& number : numbers) number = _mm512_add_epi8(number, centre);
     }
-    add_quad<kTerms>(sums, numbers[0], numbers[1], at, begin + 4 * v);
-    add_quad<kTerms>(sums, numbers[2], numbers[3], at, begin + 4 * v + 4);
+    add_quad(sums, numbers[0], numbers[1], terms, 4 * v, depth);
+    add_quad(sums, numbers[2], numbers[3], terms, 4 * v + 4, depth);
   }
 }
 
 // y += (float(sums) * s) * a, then y += m * activation sum: see linear.h.
 template <class F, int kTerms, int S>
 ALWAYS_INLINE void add_record(__m512 (&y)[S][2], const __m512i (&sums)[S][2], const uint8_t* coefficients,
-                              const PanelRows& at, int64_t g) {
-  const int64_t groups = at.args.weight->depth / F::group;
-  const int64_t scale_groups = at.args.weight->depth / kActivationGroup;
+                              const Term (&terms)[kTerms], int64_t g, int64_t depth) {
+  const int64_t groups = depth / F::group;
+  const int64_t scale_groups = depth / kActivationGroup;
   const int64_t scale_index = g * F::group / kActivationGroup;
 #pragma GCC unroll 2
   for (int half = 0; half < 2; ++half) {
     const __m512 scale = coefficient<F>(coefficients, half);
 #pragma GCC unroll 8
     for (int s = 0; s < S; ++s) {
-      const float* scales = term_of<kTerms>(at, s).scales + row_of<kTerms>(at, s) * scale_groups;
+      const float* scales = terms[s % kTerms].scales + s / kTerms * scale_groups;
       const __m512 product = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[s][half]), scale);
       y[s][half] = _mm512_add_ps(y[s][half], _mm512_mul_ps(product, _mm512_set1_ps(scales[scale_index])));
     }
@@ -92,8 +94,8 @@ ALWAYS_INLINE void add_record(__m512 (&y)[S][2], const __m512i (&sums)[S][2], co
       const __m512 minimum = coefficient<F>(coefficients + F::coefficients, half);
 #pragma GCC unroll 8
       for (int s = 0; s < S; ++s) {
-        const float* totals = term_of<kTerms>(at, s).sums + row_of<kTerms>(at, s) * groups;
-        y[s][half] = _mm512_add_ps(y[s][half], _mm512_mul_ps(minimum, _mm512_set1_ps(totals[g])));
+        const __m512 activation = _mm512_set1_ps(terms[s % kTerms].sums[s / kTerms * groups + g]);
+        y[s][half] = _mm512_add_ps(y[s][half], _mm512_mul_ps(minimum, activation));
       }
     }
   }
@@ -101,36 +103,51 @@ ALWAYS_INLINE void add_record(__m512 (&y)[S][2], const __m512i (&sums)[S][2], co
 
 // y += float(sums) * a.
 template <int kTerms, int S>
-ALWAYS_INLINE void add_group(__m512 (&y)[S][2], const __m512i (&sums)[S][2], const PanelRows& at,
-                             int64_t groups, int64_t g) {
+ALWAYS_INLINE void add_group(__m512 (&y)[S][2], const __m512i (&sums)[S][2], const Term (&terms)[kTerms],
+                             int64_t g, int64_t groups) {
 #pragma GCC unroll 8
   for (int s = 0; s < S; ++s) {
-    const float* scales = term_of<kTerms>(at, s).scales + row_of<kTerms>(at, s) * groups;
-    const __m512 activation = _mm512_set1_ps(scales[g]);
+    const __m512 activation = _mm512_set1_ps(terms[s % kTerms].scales[s / kTerms * groups + g]);
     y[s][0] = _mm512_add_ps(y[s][0], _mm512_mul_ps(_mm512_cvtepi32_ps(sums[s][0]), activation));
     y[s][1] = _mm512_add_ps(y[s][1], _mm512_mul_ps(_mm512_cvtepi32_ps(sums[s][1]), activation));
   }
 }
 
 template <class F, int kTerms, int S>
-ALWAYS_INLINE void panel_sums(__m512 (&y)[S][2], const PanelRows& at) {
-  const int64_t groups = at.args.weight->depth / F::group;
+ALWAYS_INLINE void panel_sums(__m512 (&y)[S][2], const PanelRows& at, Term (&terms)[kTerms]) {
+  const int64_t depth = at.args.weight->depth;
+  const int64_t groups = depth / F::group;
   const uint8_t* record = at.panel;
   const uint8_t* next = at.next;
   for (int64_t g = 0; g < groups; ++g, record += F::record) {
     __m512i sums[S][2];
 #pragma GCC unroll 8
     for (int s = 0; s < S; ++s) {
-      const int32_t* offsets = term_of<kTerms>(at, s).offsets + row_of<kTerms>(at, s) * groups;
+      const int32_t* offsets = terms[s % kTerms].offsets + s / kTerms * groups;
       sums[s][0] = F::centred ? _mm512_set1_epi32(offsets[g]) : _mm512_setzero_si512();
       sums[s][1] = sums[s][0];
     }
     prefetch(next, at.next_lines);
-    sum_record<F, kTerms>(sums, record, at, g * F::group);
+    sum_record<F>(sums, record, terms, depth);
     if constexpr (is_channel<F>)
-      add_group<kTerms>(y, sums, at, groups, g);
+      add_group(y, sums, terms, g, groups);
     else
-      add_record<F, kTerms>(y, sums, record + F::values, at, g);
+      add_record<F>(y, sums, record + F::values, terms, g, depth);
+    for (Term& term : terms) term.values += F::group;
+  }
+}
+
+template <class F, int kTerms, int S>
+ALWAYS_INLINE void quantized_panel_sums(__m512 (&y)[S][2], const PanelRows& at) {
+  const int64_t depth = at.args.weight->depth;
+  const int64_t groups = depth / F::group, scale_groups = depth / activation_group(F::group);
+  const Term first(at.args.q, at.row, depth, groups, scale_groups);
+  if constexpr (kTerms == 1) {
+    Term terms[] = {first};
+    panel_sums<F>(y, at, terms);
+  } else {
+    Term terms[] = {first, {at.args.residual, at.row, depth, groups, scale_groups}};
+    panel_sums<F>(y, at, terms);
   }
 }
 
@@ -183,7 +200,7 @@ struct Kernel {
     if constexpr (is_float<F>)
       float_panel_sums<F, R>(y, at);
     else
-      panel_sums<F, kTerms>(y, at);
+      quantized_panel_sums<F, kTerms>(y, at);
     const int64_t outputs = at.args.weight->outputs;
     for (int half = 0; half < 2; ++half) {
       const int64_t first = panel * kPanelOutputs + 16 * half;
