@@ -15,6 +15,7 @@
 #include "attention_ahead.h"
 #include "attention_int8.h"
 #include "attention_layout.h"
+#include "rounding.h"
 
 namespace paceline {
 namespace {
@@ -125,12 +126,8 @@ inline void pack_query(const KvPool& pool, const float* q, uint32_t* units) {
     std::memcpy(units, q, pool.head_width * sizeof(float));
     return;
   }
-  for (int64_t e = 0; e < pool.head_width; e += 2) {
-    uint32_t bits[2];
-    std::memcpy(bits, q + e, sizeof bits);
-    for (uint32_t& b : bits) b = (b + 0x7fffu + ((b >> 16) & 1u)) >> 16;
-    units[e / 2] = bits[0] | bits[1] << 16;
-  }
+  for (int64_t e = 0; e < pool.head_width; e += 2)
+    units[e / 2] = bfloat16_bits(q[e]) | uint32_t{bfloat16_bits(q[e + 1])} << 16;
 }
 
 inline void load_queries(const AttendArgs& args, const AttendTile& t, const AttendScratch& scratch) {

@@ -279,6 +279,8 @@ struct Kernel {
     sum_panel<F>(y, at, at.args.q);
     if constexpr (kTerms == 2) {
       alignas(32) float second[R][kPanelOutputs] = {};
+      // Fetches the same lines ahead once more: one row takes 0.8 of the time of doing so in either pass
+      // alone.
       sum_panel<F>(second, at, at.args.residual);
       add_outputs(y, second);
     }

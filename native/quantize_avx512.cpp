@@ -32,7 +32,7 @@ __m512i folded(__m512i (&vectors)[kBatch], Both both) {
   for (int i = 0; i < 8; ++i)
     vectors[i] = both(_mm512_unpacklo_epi32(vectors[2 * i], vectors[2 * i + 1]),
                       _mm512_unpackhi_epi32(vectors[2 * i], vectors[2 * i + 1]));
-#pragma GCC unroll 16
+#pragma GCC unroll 4
   for (int i = 0; i < 4; ++i)
     vectors[i] = both(_mm512_unpacklo_epi64(vectors[2 * i], vectors[2 * i + 1]),
                       _mm512_unpackhi_epi64(vectors[2 * i], vectors[2 * i + 1]));

@@ -14,6 +14,7 @@
 
 #include "attention_int8.h"
 #include "attention_layout.h"
+#include "rounding.h"
 
 namespace paceline {
 namespace {
@@ -26,12 +27,6 @@ inline float finite(float x) {
   constexpr float kLargest = 3.3895314e38f;  // bfloat16's
   x = x < kLargest ? x : kLargest;
   return x > -kLargest ? x : -kLargest;
-}
-
-// Round to nearest even.
-inline uint16_t bfloat16_bits(float x) {
-  const uint32_t bits = std::bit_cast<uint32_t>(x);
-  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
 // The width of a head, and half of what turns of it. Loops over widths the compiler knows are without

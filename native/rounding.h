@@ -13,6 +13,12 @@ inline int32_t round_to_even(float x) {
   return std::bit_cast<int32_t>(x + 0x1.8p23f) - std::bit_cast<int32_t>(0x1.8p23f);
 }
 
+// A bfloat16, rounded to nearest, ties to even.
+inline uint16_t bfloat16_bits(float x) {
+  const uint32_t bits = std::bit_cast<uint32_t>(x);
+  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
 // By their bits, so that a NaN beats every number and reaches the scale.
 inline float largest_magnitude(const float* x, int64_t count) {
   uint32_t largest = 0;
