@@ -4,17 +4,8 @@ import pytest
 
 from paceline.costs.config_format import format_from_config
 from paceline.costs.config_size import size_from_config
+from published_configs import LLAMA_3_8B
 
-LLAMA_3_8B = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 14336,
-    "vocab_size": 128256,
-    "tie_word_embeddings": False,
-}
 PACKED = {"num_bits": 4, "group_size": 128, "type": "int"}
 
 

@@ -5,18 +5,8 @@ import pytest
 from paceline.costs.config_size import size_from_config
 from paceline.costs.known_models import find_model
 from paceline.errors import ConfigError
+from published_configs import LLAMA_3_8B
 
-LLAMA_3_8B = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 14336,
-    "vocab_size": 128256,
-    "max_position_embeddings": 8192,
-    "tie_word_embeddings": False,
-}
 MIXTRAL = {
     "model_type": "mixtral",
     "hidden_size": 4096,

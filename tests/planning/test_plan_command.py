@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from typer import Typer
 from typer.testing import CliRunner
 
 from paceline.costs.fitted import FittedStepTime
@@ -16,6 +17,7 @@ from paceline.errors import ConfigError, PacelineError
 from paceline.planning.cli import fleet_app, speculation_app
 from paceline.planning.options import moments, parse_rate
 from paceline.planning.speculation import where_it_ends
+from published_configs import MISTRAL_SMALL
 
 NODE = "llama-3-70b --hardware H100 --gpus 8 --rate 50 --input 1000 --output 256 --ttft 1s --itl 30ms --price 2.5"
 
@@ -26,6 +28,12 @@ def planned(line: str) -> dict[str, object]:
     found = json.loads(result.stdout)
     assert isinstance(found, dict)
     return found
+
+
+def complaint_about(app: Typer, line: str) -> str:
+    with pytest.raises(PacelineError) as raised:
+        CliRunner().invoke(app, line.split(), catch_exceptions=False)
+    return raised.value.message
 
 
 def test_the_worked_plan_is_printed_with_its_reasons() -> None:
@@ -123,24 +131,13 @@ def test_lengths_of_a_workload_become_means_and_a_spread() -> None:
 
 def test_a_config_file_and_a_gguf_are_models_too(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
-    sizes = {
-        "model_type": "mistral",
-        "hidden_size": 5120,
-        "num_hidden_layers": 40,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "intermediate_size": 32768,
-        "vocab_size": 131072,
-        "max_position_embeddings": 32768,
-    }
-    config.write_text(json.dumps(sizes), encoding="utf-8")
+    config.write_text(json.dumps(MISTRAL_SMALL), encoding="utf-8")
     for name in (str(config), str(tmp_path)):
         found = planned(name)
         assert found["memory"]["kv_bytes_per_token"] == 163_840  # type: ignore[index]
         assert found["model"]["num_params"] == pytest.approx(23.57e9, rel=0.002)  # type: ignore[index]
     stored = {"quant_method": "awq", "bits": 4, "group_size": 128}
-    config.write_text(json.dumps(sizes | {"quantization_config": stored}), encoding="utf-8")
+    config.write_text(json.dumps(MISTRAL_SMALL | {"quantization_config": stored}), encoding="utf-8")
     assert planned(str(config))["weights"]["name"] == "awq"  # type: ignore[index]
     assert planned(f"{config} -q bf16")["weights"]["name"] == "bf16"  # type: ignore[index]
 
@@ -199,9 +196,7 @@ def test_drafts_that_do_not_pay_are_said_so() -> None:
     ],
 )
 def test_mistakes_are_named_with_what_is_allowed(line: str, complaint: str) -> None:
-    with pytest.raises(PacelineError) as raised:
-        CliRunner().invoke(fleet_app, line.split(), catch_exceptions=False)
-    assert raised.value.message.startswith(complaint)
+    assert complaint_about(fleet_app, line).startswith(complaint)
 
 
 def test_a_name_nobody_knows_is_answered_with_those_that_need_no_file() -> None:
@@ -221,9 +216,7 @@ def test_a_name_nobody_knows_is_answered_with_those_that_need_no_file() -> None:
     ],
 )
 def test_speculation_on_what_cannot_be_served_is_refused(line: str, complaint: str) -> None:
-    with pytest.raises(PacelineError) as raised:
-        CliRunner().invoke(speculation_app, line.split(), catch_exceptions=False)
-    assert raised.value.message.startswith(complaint)
+    assert complaint_about(speculation_app, line).startswith(complaint)
 
 
 def test_pools_that_meet_no_target_are_said_so() -> None:

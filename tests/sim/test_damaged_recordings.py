@@ -1,43 +1,22 @@
 """Recordings from outside: every damage is named, with the field, what it may be and what it is."""
 
 import json
-from array import array
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from paceline.core.kv import KvManager
-from paceline.core.loop import StepLoop
-from paceline.core.policy import LearnedReserve
-from paceline.core.request import Request, RequestId, SamplingParams, StopRule
-from paceline.core.scheduler import Scheduler, SchedulerLimits
-from paceline.engine.journal import Journal, JournaledScheduler
-from paceline.exec.scripted import ScriptedExecutor
 from paceline.sim.recording import RecordingError, read_recording
 from paceline.sim.replay import PlanDiffersError, replay_all
+from recorded_run import record_run
 
 Lines = list[dict[str, object]]
 HEADER, SUBMIT, STEP = 0, 1, 4
 
 
-def constant(tokens: "array[int]", sampling: SamplingParams) -> int:
-    return 3
-
-
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("recording") / "good.jsonl"
-    journal = Journal(path)
-    inner = Scheduler(SchedulerLimits(4, 64, 512), KvManager(64, 4), LearnedReserve(4))
-    scheduler = JournaledScheduler(inner, journal)
-    loop = StepLoop(scheduler, ScriptedExecutor(4, constant))
-    for number in range(3):
-        scheduler.submit(Request(RequestId(number), array("i", range(1, 9 + number)), StopRule(6)))
-    while inner.has_work():
-        loop.step(0.0)
-    journal.flush()
-    return path.read_text(encoding="utf-8")
+    return record_run(tmp_path_factory.mktemp("recording") / "good.jsonl").read_text(encoding="utf-8")
 
 
 def damaged(text: str, path: Path, change: Callable[[Lines], object]) -> Path:

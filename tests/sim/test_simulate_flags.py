@@ -1,6 +1,5 @@
 """Flags of `paceline simulate`: a recorded run is shown as it was; what has no effect is not taken in silence."""
 
-from array import array
 from itertools import pairwise
 from pathlib import Path
 
@@ -8,35 +7,16 @@ import pytest
 from typer.testing import CliRunner
 
 from paceline.bench.jsonl import read_result
-from paceline.core.kv import KvManager
-from paceline.core.loop import StepLoop
-from paceline.core.policy import LearnedReserve
-from paceline.core.request import Request, RequestId, SamplingParams, StopRule
-from paceline.core.scheduler import Scheduler, SchedulerLimits
-from paceline.engine.journal import Journal, JournaledScheduler, Step
+from paceline.engine.journal import Step
 from paceline.errors import PacelineError
-from paceline.exec.scripted import ScriptedExecutor
 from paceline.sim.cli import app
 from paceline.sim.recording import read_recording
-
-
-def constant(tokens: "array[int]", sampling: SamplingParams) -> int:
-    return 3
+from recorded_run import record_run
 
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Path:
-    path = tmp_path / "recorded.jsonl"
-    journal = Journal(path)
-    inner = Scheduler(SchedulerLimits(4, 64, 512), KvManager(64, 4), LearnedReserve(4))
-    scheduler = JournaledScheduler(inner, journal)
-    loop = StepLoop(scheduler, ScriptedExecutor(4, constant))
-    for number in range(3):
-        scheduler.submit(Request(RequestId(number), array("i", range(1, 9 + number)), StopRule(6)))
-    while inner.has_work():
-        loop.step(0.0)
-    journal.flush()
-    return path
+    return record_run(tmp_path / "recorded.jsonl")
 
 
 def test_a_recorded_run_is_shown_with_its_recorded_durations(recorded: Path, tmp_path: Path) -> None:

@@ -10,29 +10,7 @@ from paceline.models.gguf_metadata import spec_from_metadata
 from paceline.models.resolve import resolve
 from paceline.models.spec import ModelSpec
 from paceline.sim.named_model import size_from_gguf
-
-LLAMA_3_8B = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 14336,
-    "vocab_size": 128256,
-    "max_position_embeddings": 8192,
-}
-MISTRAL_SMALL = {
-    "model_type": "mistral",
-    "hidden_size": 5120,
-    "num_hidden_layers": 40,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "intermediate_size": 32768,
-    "vocab_size": 131072,
-    "max_position_embeddings": 32768,
-    "sliding_window": None,
-}
+from published_configs import LLAMA_3_8B, MISTRAL_SMALL
 
 
 def params(spec: ModelSpec) -> int:
