@@ -140,6 +140,7 @@ def test_ctrl_c_stops_the_answer_not_the_chat(slow: Watched) -> None:
         assert "Be brief." in slow.last_prompt()
         chat.type("\x03")
         chat.wait_for("stopped")
+        chat.wait_for("> ")  # Before it the terminal drops the end of input, as before a shell's prompt.
         chat.type("\x04")
         assert chat.process.wait(10) == 0
 
